@@ -1,0 +1,51 @@
+"""Axis: one dimension of one tensor that follows a learned width."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from torch import Tensor, nn
+from torch.nn.utils import parametrize
+
+Role = Literal["producer", "consumer"]
+
+
+@dataclass(frozen=True, eq=False)
+class Axis:
+    """Dimension `dim` of `module.name`, whose entries belong to the units of a learned width.
+
+    A producer's axis makes the units (a weight's rows, a bias, a batch norm's vectors); a consumer's
+    reads them (the next weight's columns), `repeat` entries a unit: more than one after a flatten.
+    New units are drawn at random, unless `fill` says which constant they start from.
+    `size_name` is the module's own record of the size, kept true: `out_features`, `num_features`, …
+    """
+
+    module: nn.Module
+    name: str
+    dim: int
+    role: Role
+    repeat: int = 1
+    fill: float | None = None
+    size_name: str | None = None
+
+    @property
+    def holder(self) -> nn.Module:
+        """The module that stores the tensor: a parametrized tensor lives inside its parametrization."""
+        if parametrize.is_parametrized(self.module, self.name):
+            parametrizations = self.module.parametrizations
+            assert isinstance(parametrizations, nn.ModuleDict)
+            return parametrizations[self.name]
+        return self.module
+
+    @property
+    def stored_name(self) -> str:
+        """The tensor's name in its holder."""
+        return self.name if self.holder is self.module else "original"
+
+    @property
+    def tensor(self) -> Tensor:
+        """The stored tensor: the weight before any gate."""
+        tensor = getattr(self.holder, self.stored_name)
+        assert isinstance(tensor, Tensor)
+        return tensor

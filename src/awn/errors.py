@@ -1,0 +1,29 @@
+"""The errors that awn raises: each says what is wrong, why, and what to do."""
+
+
+class AwnError(Exception):
+    """Base of every error that awn raises on purpose.
+
+    >>> import awn
+    >>> try:
+    ...     awn.Exponential(rate=-1.0)
+    ... except awn.AwnError as error:
+    ...     print(error)
+    rate must be a finite number above 0, got -1.0: ...
+    """
+
+
+class ArgumentError(AwnError, ValueError):
+    """An argument that cannot be used."""
+
+
+class OptimizerError(AwnError, ValueError):
+    """An optimizer that does not fit the model, or whose state cannot follow a change of width."""
+
+
+class NonFiniteError(AwnError, ArithmeticError):
+    """A loss, a weight or a learned width that is no longer a number."""
+
+
+class CheckpointError(AwnError, ValueError):
+    """A folder or a state dict that cannot be read, or does not belong to the model."""

@@ -1,0 +1,43 @@
+"""Gate: multiplies the weights that read a layer's units by the units' importance.
+
+(f ⊙ h) Wᵀ = h (W · diag f)ᵀ, so the gate need not touch the activations: it is a parametrization of the
+weight that reads them. The model keeps its own modules and its own forward.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+from torch.nn.utils import parametrize
+
+from awn.axis import Axis
+from awn.width import Width
+
+
+class Gate(nn.Module):
+    """The parametrization of a consumer's weight: every column times the importance of the unit that it reads."""
+
+    def __init__(self, width: Width, axis: Axis) -> None:
+        super().__init__()
+        # In a tuple, so that the width is registered once, on its first producer, and not here again.
+        self._width = (width,)
+        self.dim = axis.dim
+        self.repeat = axis.repeat
+
+    def forward(self, weight: Tensor) -> Tensor:
+        """The weight as the model uses it."""
+        importance = self._width[0].importance().to(weight.dtype)
+        if self.repeat > 1:
+            importance = importance.repeat_interleave(self.repeat)
+        if self.dim != weight.dim() - 1:
+            importance = importance.view(-1, *[1] * (weight.dim() - 1 - self.dim))
+        return weight * importance
+
+
+def gate_(width: Width, axis: Axis) -> None:
+    """Put a gate on a consumer's weight. Its shape is known to fit, so torch need not run it to see."""
+    parametrize.register_parametrization(axis.module, axis.name, Gate(width, axis), unsafe=True)
+
+
+def remove_gate_(axis: Axis) -> None:
+    """Fold the importance into the weight, and leave a plain Parameter."""
+    parametrize.remove_parametrizations(axis.module, axis.name, leave_parametrized=True)

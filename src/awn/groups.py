@@ -1,0 +1,172 @@
+"""Groups: which tensor dimensions share a learned width.
+
+Everything that changes, counts or saves widths is a loop over a model's groups; no layer knows its neighbours.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from awn.axis import Axis
+from awn.errors import ArgumentError
+from awn.gate import gate_
+from awn.width import Width
+
+# The name under which a width is registered on its first producer.
+WIDTH_NAME = "width"
+
+BatchNorm = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
+
+
+@dataclass(frozen=True)
+class WidthGroup:
+    """A learned width, and the path of the layer that carries it."""
+
+    name: str
+    width: Width
+
+    @property
+    def axes(self) -> tuple[Axis, ...]:
+        """Every tensor dimension that has this width."""
+        return self.width.axes
+
+    @property
+    def consumers(self) -> list[Axis]:
+        """The axes that read the units."""
+        return [axis for axis in self.axes if axis.role == "consumer"]
+
+    def weights(self) -> Iterator[nn.Parameter]:
+        """The weights and biases of the layers that make or read the units; norms are not among them."""
+        for axis in self.axes:
+            if axis.fill is None:
+                yield from axis.module.parameters(recurse=False)
+                if axis.holder is not axis.module:
+                    yield from axis.holder.parameters(recurse=False)
+
+
+def find_groups(model: nn.Module) -> list[WidthGroup]:
+    """The groups of a model, in the order of its modules.
+
+    >>> import awn
+    >>> [group.name for group in find_groups(awn.AdaptiveMLP(2, 2, hidden_layers=2))]
+    ['hidden.0', 'hidden.1']
+    """
+    return [
+        WidthGroup(path.removesuffix(WIDTH_NAME).removesuffix("."), module)
+        for path, module in model.named_modules()
+        if isinstance(module, Width)
+    ]
+
+
+def require_groups(model: nn.Module) -> list[WidthGroup]:
+    """The groups of a model, which must have some."""
+    groups = find_groups(model)
+    if not groups:
+        raise ArgumentError(
+            f"{type(model).__name__} has no layer with a learned width. "
+            "Build it with awn.AdaptiveMLP, or connect a width with awn.connect_."
+        )
+    return groups
+
+
+def connect_(width: Width, axes: Sequence[Axis]) -> None:
+    """Give the axes one learned width: register it on the first producer, and gate every consumer.
+
+    The tensors must already have the width's capacity.
+
+    >>> from awn.importance import Exponential
+    >>> first, second = nn.Linear(2, 32), nn.Linear(32, 1)
+    >>> connect_(Width(Exponential.for_units(20)), [*produced_by(first), *consumed_by(second)])
+    >>> widths = find_groups(nn.Sequential(first, nn.ReLU(), second))
+    >>> [(group.name, group.width.units) for group in widths]
+    [('0', 20)]
+    """
+    producers = [axis for axis in axes if axis.role == "producer"]
+    consumers = [axis for axis in axes if axis.role == "consumer"]
+    if not producers or not consumers:
+        raise ArgumentError("a learned width needs a layer that makes its units and a layer that reads them.")
+    for axis in axes:
+        expected = width.capacity * axis.repeat
+        if axis.tensor.shape[axis.dim] != expected:
+            raise ArgumentError(
+                f"{type(axis.module).__name__}.{axis.name} has {axis.tensor.shape[axis.dim]} entries along dimension "
+                f"{axis.dim}, but the width's capacity of {width.capacity} units needs {expected}."
+            )
+    for module in dict.fromkeys(axis.module for axis in producers):
+        if any(isinstance(child, Width) for child in module.children()):
+            raise ArgumentError(f"{module} already has a learned width; connect all its axes at once.")
+    width.axes = tuple(axes)
+    producers[0].module.register_module(WIDTH_NAME, width)
+    for axis in consumers:
+        gate_(width, axis)
+
+
+def produced_by(layer: nn.Linear) -> list[Axis]:
+    """The axes of a linear layer whose outputs are units."""
+    weight = Axis(layer, "weight", 0, "producer", size_name="out_features")
+    return [weight] if layer.bias is None else [weight, Axis(layer, "bias", 0, "producer")]
+
+
+def consumed_by(layer: nn.Linear, repeat: int = 1) -> list[Axis]:
+    """The axis of a linear layer whose inputs are units, `repeat` inputs a unit."""
+    return [Axis(layer, "weight", 1, "consumer", repeat=repeat, size_name="in_features")]
+
+
+def normalised_by(norm: nn.modules.batchnorm._BatchNorm) -> list[Axis]:
+    """The axes of a batch norm over units: a new unit is left as it is."""
+    starts = {"weight": 1.0, "bias": 0.0, "running_mean": 0.0, "running_var": 1.0}
+    return [
+        Axis(norm, name, 0, "producer", fill=start, size_name="num_features" if name == "weight" else None)
+        for name, start in starts.items()
+        if getattr(norm, name) is not None
+    ]
+
+
+def active_shape(tensor: Tensor, axes: Sequence[tuple[WidthGroup, Axis]]) -> list[int]:
+    """The shape of the part of a tensor that belongs to active units."""
+    shape = list(tensor.shape)
+    for group, axis in axes:
+        shape[axis.dim] = group.width.units * axis.repeat
+    return shape
+
+
+def axes_by_tensor(groups: Sequence[WidthGroup]) -> dict[Tensor, list[tuple[WidthGroup, Axis]]]:
+    """Every tensor that some width governs, with all its governed axes: a hidden weight has two."""
+    table: dict[Tensor, list[tuple[WidthGroup, Axis]]] = {}
+    for group in groups:
+        for axis in group.axes:
+            table.setdefault(axis.tensor, []).append((group, axis))
+    return table
+
+
+def tensor_names(model: nn.Module) -> dict[Tensor, str]:
+    """The name a person would use for each tensor of a model: without the parametrization's detour."""
+    named = [*model.named_parameters(), *model.named_buffers()]
+    return {tensor: plain_name(name) for name, tensor in named}
+
+
+def plain_name(name: str) -> str:
+    """A tensor's path in the model as it was before a gate was put on it.
+
+    >>> plain_name("output.parametrizations.weight.original")
+    'output.weight'
+    """
+    return name.replace("parametrizations.", "").removesuffix(".original")
+
+
+def count_parameters(model: nn.Module) -> int:
+    """The number of trained numbers in a model, those of inert units and the widths' own left out.
+
+    >>> import awn
+    >>> count_parameters(awn.AdaptiveMLP(2, 2, importance=awn.Exponential.for_units(10)))
+    52
+    """
+    table = axes_by_tensor(find_groups(model))
+    own = {group.width.log_nu for group in find_groups(model)}
+    return sum(
+        math.prod(active_shape(parameter, table.get(parameter, []))) for parameter in model.parameters() if parameter not in own
+    )

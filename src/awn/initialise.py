@@ -1,0 +1,113 @@
+"""How units start: Kaiming+ for fresh layers, and three ways of drawing units that are added later.
+
+Kaiming+ keeps the variance of activations constant from layer to layer although units are scaled by their
+importance: Var[w] = gain² / Σ f², over the units that a weight reads; a weight that reads plain inputs has f = 1.
+The gain is √2 for the ReLU family, 1 for the tanh family.
+
+New units: `"rescaled"` draws them with the deviation their layer's weights would have in a fresh network;
+`"normal"` draws every weight from N(0, 1), as the paper does; `"zero"` is `"rescaled"` with the outgoing weights
+zero, so that growing does not change what the network computes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from awn.axis import Axis
+from awn.errors import ArgumentError
+from awn.groups import WidthGroup, active_shape, axes_by_tensor
+
+# Activations with a slope of about 1 on both sides of 0; the others pass the positive half only.
+_TANH_FAMILY = (nn.Tanh, nn.Sigmoid, nn.Softsign, nn.Hardtanh, nn.Hardsigmoid, nn.Identity, nn.SELU)
+
+GovernedAxes = Sequence[tuple[WidthGroup, Axis]]
+
+
+def gain_of(activation: nn.Module) -> float:
+    """The gain of Kaiming+ after an activation: √2 for the ReLU family, 1 for the tanh family.
+
+    >>> round(gain_of(nn.ReLU6()), 4), gain_of(nn.Tanh())
+    (1.4142, 1.0)
+    """
+    if isinstance(activation, nn.LeakyReLU):
+        return nn.init.calculate_gain("leaky_relu", activation.negative_slope)
+    # To torch, ReLU6 is a kind of Hardtanh.
+    like_tanh = isinstance(activation, _TANH_FAMILY) and not isinstance(activation, nn.ReLU6)
+    return 1.0 if like_tanh else math.sqrt(2)
+
+
+def kaiming_plus_(groups: Sequence[WidthGroup], generator: torch.Generator | None = None) -> None:
+    """Draw all active weights of fresh layers anew; biases start at zero, inert units stay zero.
+
+    >>> import awn
+    >>> model = awn.AdaptiveMLP(2, 2, hidden_layers=2)
+    >>> kaiming_plus_(awn.find_groups(model), generator=torch.Generator().manual_seed(0))
+    """
+    for tensor, axes in axes_by_tensor(groups).items():
+        with torch.no_grad():
+            tensor.zero_()
+            fresh = active_part(tensor, axes)
+            fills = [axis.fill for _, axis in axes if axis.fill is not None]
+            if fills:
+                fresh.fill_(fills[0])
+            elif tensor.dim() == 1:
+                fresh.zero_()
+            else:
+                _draw_(fresh, kaiming_plus_deviation(tensor, axes), generator)
+
+
+def kaiming_plus_deviation(weight: Tensor, axes: GovernedAxes) -> float:
+    """The deviation of a weight whose governed axes are `axes`."""
+    for group, axis in axes:
+        if axis.role == "consumer":
+            return group.width.gain / math.sqrt(_fan_in(weight, axis) * _sum_of_squares(group))
+    group, axis = axes[0]
+    return group.width.gain / math.sqrt(_fan_in(weight, axis))
+
+
+def draw_new_units_(tensor: Tensor, axes: GovernedAxes, first_new: Sequence[int], generator: torch.Generator | None) -> None:
+    """Start the units of `tensor` that are new: along each governed axis, those from `first_new` on.
+
+    The widths must already be the new ones. Only active units are drawn, so that the random numbers used do
+    not depend on the capacity.
+    """
+    part = active_part(tensor, axes)
+    for (group, axis), first in zip(axes, first_new, strict=True):
+        new_entries = (group.width.units - first) * axis.repeat
+        if new_entries <= 0:
+            continue
+        new = part.narrow(axis.dim, first * axis.repeat, new_entries)
+        if axis.fill is not None:
+            new.fill_(axis.fill)
+        elif group.width.new_units == "normal":
+            _draw_(new, 1.0, generator)
+        elif tensor.dim() == 1 or (axis.role == "consumer" and group.width.new_units == "zero"):
+            new.zero_()
+        else:
+            _draw_(new, kaiming_plus_deviation(tensor, axes), generator)
+
+
+def active_part(tensor: Tensor, axes: GovernedAxes) -> Tensor:
+    """A view of the part of a tensor that belongs to active units."""
+    return tensor[tuple(slice(size) for size in active_shape(tensor, axes))]
+
+
+def _fan_in(weight: Tensor, axis: Axis) -> float:
+    """How many entries an output reads, for a consumer a unit: the kernel's size times the repeat."""
+    if weight.dim() < 2 or axis.dim > 1:
+        raise ArgumentError(f"cannot tell inputs from outputs in a weight of shape {tuple(weight.shape)}, axis {axis.dim}.")
+    kernel = weight[0, 0].numel()
+    return kernel * axis.repeat if axis.role == "consumer" else weight.shape[1 - axis.dim] * kernel
+
+
+def _sum_of_squares(group: WidthGroup) -> float:
+    return group.width.importance().detach().double().square().sum().item()
+
+
+def _draw_(part: Tensor, deviation: float, generator: torch.Generator | None) -> None:
+    # Drawn apart and copied: normal_ on a strided view would use random numbers in an order of its own.
+    part.copy_(torch.randn(part.shape, dtype=part.dtype, device=part.device, generator=generator) * deviation)

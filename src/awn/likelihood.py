@@ -1,0 +1,54 @@
+"""Likelihoods: the data term of the objective, as the mean over the samples of −log p(y | x)."""
+
+from __future__ import annotations
+
+import math
+
+from torch import Tensor
+from torch.nn import functional as F
+
+from awn.errors import ArgumentError
+
+
+def categorical(logits: Tensor, target: Tensor, *, class_weight: Tensor | None = None) -> Tensor:
+    """One of several classes: logits [samples, classes], target [samples] of class numbers.
+
+    >>> import torch
+    >>> categorical(torch.tensor([[0.0, 0.0]]), torch.tensor([1]))
+    tensor(0.6931)
+    """
+    return F.cross_entropy(logits, target, weight=class_weight)
+
+
+def bernoulli(logits: Tensor, target: Tensor) -> Tensor:
+    """Yes or no, for each output on its own: logits and targets in 0 … 1 of the same shape [samples, outputs].
+
+    >>> import torch
+    >>> bernoulli(torch.tensor([[0.0, 0.0]]), torch.tensor([[1.0, 0.0]]))
+    tensor(1.3863)
+    """
+    _check_same_shape(logits, target)
+    return F.binary_cross_entropy_with_logits(logits, target, reduction="sum") / len(target)
+
+
+def gaussian(mean: Tensor, target: Tensor, *, deviation: float = 1.0) -> Tensor:
+    """Numbers with Gaussian noise of a given deviation: mean and target of the same shape [samples, outputs].
+
+    >>> import torch
+    >>> gaussian(torch.tensor([[0.0]]), torch.tensor([[2.0]]))
+    tensor(2.9189)
+    """
+    _check_same_shape(mean, target)
+    if not (math.isfinite(deviation) and deviation > 0):
+        raise ArgumentError(f"deviation must be a finite number above 0, got {deviation}.")
+    outputs = target.numel() / len(target)
+    constant = math.log(deviation) + 0.5 * math.log(2 * math.pi)
+    return F.mse_loss(mean, target, reduction="sum") / (2 * deviation**2 * len(target)) + outputs * constant
+
+
+def _check_same_shape(prediction: Tensor, target: Tensor) -> None:
+    if prediction.shape != target.shape:
+        raise ArgumentError(
+            f"the prediction has shape {tuple(prediction.shape)}, the target {tuple(target.shape)}; they must be the same: "
+            "torch would otherwise pair every prediction with every target. Reshape one, e.g. target[:, None]."
+        )

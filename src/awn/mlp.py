@@ -1,0 +1,181 @@
+"""AdaptiveMLP: a multi-layer perceptron that learns the width of its hidden layers."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from awn.axis import Axis
+from awn.errors import ArgumentError
+from awn.groups import connect_, consumed_by, find_groups, normalised_by, produced_by
+from awn.importance import Importance, check_units
+from awn.initialise import gain_of, kaiming_plus_
+from awn.state import follow_state_dicts_
+from awn.width import NewUnits, Width
+
+ACTIVATIONS: dict[str, type[nn.Module]] = {
+    "relu": nn.ReLU,
+    "relu6": nn.ReLU6,
+    "leaky_relu": nn.LeakyReLU,
+    "elu": nn.ELU,
+    "gelu": nn.GELU,
+    "silu": nn.SiLU,
+    "mish": nn.Mish,
+    "softplus": nn.Softplus,
+    "tanh": nn.Tanh,
+    "sigmoid": nn.Sigmoid,
+    "softsign": nn.Softsign,
+    "hardtanh": nn.Hardtanh,
+    "identity": nn.Identity,
+}
+
+
+class AdaptiveMLP(nn.Module):
+    """Linear layers with an activation between them, the hidden ones of a learned width.
+
+    >>> model = AdaptiveMLP(2, 3, hidden_layers=2, activation="tanh")
+    >>> model(torch.zeros(5, 2)).shape
+    torch.Size([5, 3])
+
+    `importance` is one family for all hidden layers, or one each. `shared_width=True` gives all hidden layers one
+    common width. `batch_norm` comes before the activation, `dropout` after it. The other options are `awn.Width`'s.
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        hidden_layers: int = 1,
+        *,
+        activation: str | nn.Module = "relu",
+        importance: Importance | Sequence[Importance] | None = None,
+        quantile: float = 0.9,
+        min_units: int = 1,
+        max_units: int | None = None,
+        block: int = 32,
+        new_units: NewUnits = "rescaled",
+        shared_width: bool = False,
+        batch_norm: bool = False,
+        dropout: float = 0.0,
+        bias: bool = True,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        check_units("in_features", in_features)
+        check_units("out_features", out_features)
+        check_units("hidden_layers", hidden_layers)
+        if not 0 <= dropout < 1:
+            raise ArgumentError(f"dropout must be at least 0 and below 1, got {dropout}.")
+        #: What rebuilds this network, apart from its weights.
+        self.options: dict[str, Any] = {
+            "in_features": in_features,
+            "out_features": out_features,
+            "hidden_layers": hidden_layers,
+            "activation": activation,
+            "shared_width": shared_width,
+            "batch_norm": batch_norm,
+            "dropout": dropout,
+            "bias": bias,
+        }
+        self.activation = make_activation(activation)
+        self.dropout = nn.Dropout(dropout) if dropout else nn.Identity()
+        widths = [
+            Width(
+                family,
+                quantile=quantile,
+                min_units=min_units,
+                max_units=max_units,
+                block=block,
+                new_units=new_units,
+                gain=gain_of(self.activation),
+                device=device,
+            )
+            for family in _one_each(importance, 1 if shared_width else hidden_layers)
+        ]
+        self._build([width.capacity for width in widths], device, dtype)
+        self._connect(widths)
+        kaiming_plus_(find_groups(self), generator)
+        follow_state_dicts_(self)
+
+    def _build(self, capacities: Sequence[int], device: torch.device | str | None, dtype: torch.dtype | None) -> None:
+        options = self.options
+        sizes = list(capacities) * (options["hidden_layers"] // len(capacities))
+        made: dict[str, Any] = {"device": device, "dtype": dtype}
+        layers = [
+            _zero_linear(inside, outside, bias=options["bias"], **made)
+            for inside, outside in zip([options["in_features"], *sizes], [*sizes, options["out_features"]], strict=True)
+        ]
+        self.hidden = nn.ModuleList(layers[:-1])
+        self.norms = nn.ModuleList(nn.BatchNorm1d(size, **made) for size in sizes if options["batch_norm"])
+        self.output = layers[-1]
+
+    def _connect(self, widths: Sequence[Width]) -> None:
+        layers: list[Any] = [*self.hidden, self.output]
+        axes: list[list[Axis]] = [[] for _ in layers[1:]]
+        for number, (producer, consumer) in enumerate(zip(layers, layers[1:], strict=False)):
+            axes[number] += [*produced_by(producer), *consumed_by(consumer)]
+        for number, norm in enumerate(self.norms):
+            assert isinstance(norm, nn.BatchNorm1d)
+            axes[number] += normalised_by(norm)
+        if self.options["shared_width"]:
+            connect_(widths[0], [axis for layer in axes for axis in layer])
+        else:
+            for width, layer_axes in zip(widths, axes, strict=True):
+                connect_(width, layer_axes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[..., in_features] → [..., out_features]."""
+        for number, layer in enumerate(self.hidden):
+            x = layer(x)
+            if self.norms:
+                x = self.norms[number](x)
+            x = self.dropout(self.activation(x))
+        out: Tensor = self.output(x)
+        return out
+
+    def as_sequential(self) -> nn.Sequential:
+        """The same layers, shared and not copied, as a plain `nn.Sequential`."""
+        layers: list[nn.Module] = []
+        for number, layer in enumerate(self.hidden):
+            layers += [layer, *self.norms[number : number + 1], copy.deepcopy(self.activation)]
+            if self.options["dropout"]:
+                layers.append(copy.deepcopy(self.dropout))
+        return nn.Sequential(*layers, self.output)
+
+
+def make_activation(activation: str | nn.Module) -> nn.Module:
+    """The module of an activation that is given by its name or as a module.
+
+    >>> make_activation("relu6")
+    ReLU6()
+    """
+    if isinstance(activation, nn.Module):
+        return activation
+    if activation not in ACTIVATIONS:
+        raise ArgumentError(
+            f"no activation is called {activation!r}. Known: {', '.join(sorted(ACTIVATIONS))}; or pass a module."
+        )
+    return ACTIVATIONS[activation]()
+
+
+def _one_each(importance: Importance | Sequence[Importance] | None, layers: int) -> list[Importance | None]:
+    if importance is None or isinstance(importance, Importance):
+        return [importance] * layers
+    if len(importance) != layers:
+        raise ArgumentError(f"importance lists {len(importance)} families for {layers} learned widths; give one each.")
+    return list(importance)
+
+
+def _zero_linear(inside: int, outside: int, **options: Any) -> nn.Linear:
+    """A linear layer of zeros: made without drawing, so that the random numbers do not depend on the capacity."""
+    where = options.pop("device") or torch.get_default_device()
+    layer = nn.Linear(inside, outside, device="meta", **options).to_empty(device=where)
+    for parameter in layer.parameters():
+        nn.init.zeros_(parameter)
+    return layer

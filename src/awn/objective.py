@@ -1,0 +1,92 @@
+"""The objective: the negative ELBO over the number of samples, and a budget on top if one is wanted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from awn.budget import Budget
+from awn.errors import ArgumentError, NonFiniteError
+from awn.groups import require_groups, tensor_names
+from awn.prior import Prior
+
+_DEFAULT_PRIOR = Prior()
+
+
+@dataclass(frozen=True)
+class Objective:
+    """The loss and its terms. Call `total.backward()`."""
+
+    total: Tensor
+    data: Tensor
+    weights: Tensor
+    width: Tensor
+    budget: Tensor
+
+    def terms(self) -> dict[str, float]:
+        """Every term as a number, for logs."""
+        return {name: getattr(self, name).item() for name in ("total", "data", "weights", "width", "budget")}
+
+
+def objective(
+    nll: Tensor,
+    model: nn.Module,
+    n_samples: int,
+    *,
+    prior: Prior = _DEFAULT_PRIOR,
+    budget: Budget | None = None,
+    time: float | None = None,
+) -> Objective:
+    """The loss of a step: mean NLL over the batch + (−log prior of the weights − log prior of the widths) / N.
+
+    `nll` is the mean over the batch, so that the terms stand as in the ELBO of the whole set of `n_samples`
+    (the paper's sum over the batch times N/M, all divided by N). Constants are left out.
+    `time`, in epochs or steps, is what an annealed prior goes by.
+
+    >>> import awn, torch
+    >>> model = awn.AdaptiveMLP(2, 2)
+    >>> nll = awn.likelihood.categorical(model(torch.zeros(4, 2)), torch.tensor([0, 1, 0, 1]))
+    >>> sorted(awn.objective(nll, model, n_samples=1000).terms())
+    ['budget', 'data', 'total', 'weights', 'width']
+    """
+    if nll.dim() != 0:
+        raise ArgumentError(f"nll must be one number, the mean over the batch; got shape {tuple(nll.shape)}.")
+    if isinstance(n_samples, bool) or not isinstance(n_samples, int) or n_samples < 1:
+        raise ArgumentError(f"n_samples must be the size of the training set, a whole number of at least 1; got {n_samples!r}.")
+    groups = require_groups(model)
+    none = nll.new_zeros(())
+    weights, width = prior.weight_term(model, groups), prior.width_term(groups, time)
+    penalty = None if budget is None else budget.penalty(model, groups)
+    total = nll
+    if weights is not None:
+        weights = weights / n_samples
+        total = total + weights
+    if width is not None:
+        width = width / n_samples
+        total = total + width
+    if penalty is not None:
+        total = total + penalty
+    result = Objective(
+        total,
+        nll,
+        none if weights is None else weights,
+        none if width is None else width,
+        none if penalty is None else penalty,
+    )
+    # On an accelerator the look would make the host wait at every step; there, resize_ finds out.
+    if total.device.type == "cpu" and not torch.isfinite(total):
+        raise NonFiniteError(_what_is_lost(model, result, time))
+    return result
+
+
+def _what_is_lost(model: nn.Module, result: Objective, time: float | None) -> str:
+    terms = [f"{name} = {value}" for name, value in result.terms().items() if name != "total"]
+    layers = [name for tensor, name in tensor_names(model).items() if not torch.isfinite(tensor).all()]
+    where = f"not finite: {', '.join(layers)}" if layers else "all weights are finite, so the data or the output layer's range is to blame"
+    when = "" if time is None else f" at time {time:g}"
+    return (
+        f"the loss is not finite{when} ({', '.join(terms)}); {where}. "
+        "Nothing was changed: lower the learning rate, clip gradients, or look at the data."
+    )

@@ -1,0 +1,164 @@
+"""Priors over the weights and the widths, and how the widths' prior may tighten over time."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any, Literal, TypeVar, get_args
+
+import torch
+from torch import Tensor, nn
+
+from awn.errors import ArgumentError
+from awn.groups import WidthGroup, tensor_names
+from awn.importance import Importance
+
+FamilyT = TypeVar("FamilyT", bound=Importance)
+Shape = Literal["linear", "geometric"]
+
+
+@dataclass(frozen=True)
+class Anneal:
+    """A deviation that goes from one value to another between two times, in steps or epochs as the caller counts.
+
+    Before `begin` there is no prior at all; after `finish` it stays at `end`.
+
+    >>> schedule = Anneal(start=1.0, end=0.1, begin=1000, finish=2500)
+    >>> schedule.at(500), schedule.at(1000), round(schedule.at(1750), 3), schedule.at(9999)
+    (None, 1.0, 0.55, 0.1)
+    """
+
+    start: float
+    end: float
+    begin: float
+    finish: float
+    shape: Shape = "linear"
+
+    def __post_init__(self) -> None:
+        for name in ("start", "end"):
+            _check_scale(name, getattr(self, name))
+        if not 0 <= self.begin < self.finish:
+            raise ArgumentError(f"begin ({self.begin}) must be at least 0 and before finish ({self.finish}).")
+        if self.shape not in get_args(Shape):
+            raise ArgumentError(f"shape must be 'linear' or 'geometric', got {self.shape!r}.")
+
+    def at(self, time: float) -> float | None:
+        """The deviation at a time, or None before it begins."""
+        if time < self.begin:
+            return None
+        done = min(1.0, (time - self.begin) / (self.finish - self.begin))
+        if self.shape == "geometric":
+            return self.start ** (1 - done) * self.end**done
+        return (1 - done) * self.start + done * self.end
+
+
+@dataclass(frozen=True)
+class Prior:
+    """What is believed before any data: small weights, and perhaps a width.
+
+    `weight_scale` is σ_θ, the deviation of every weight of the adaptive layers: a number; a number for each layer,
+    by patterns of the layers' names; or None for no prior. `width_mean` and `width_scale` are μ_λ and σ_λ, the mean
+    and deviation of ν; None leaves the widths free. `folded` makes the prior on ν a folded normal, the proper
+    one for a value that is always positive.
+
+    >>> Prior(weight_scale={"hidden.*": 10.0, "output": 1.0}, width_mean=0.05, width_scale=Anneal(1.0, 0.1, 1000, 2500))
+    Prior(weight_scale={'hidden.*': 10.0, 'output': 1.0}, width_mean=0.05, ...)
+    """
+
+    weight_scale: float | Mapping[str, float] | None = 10.0
+    width_mean: float | None = None
+    width_scale: float | Anneal | None = None
+    folded: bool = False
+
+    def __post_init__(self) -> None:
+        scales = self.weight_scale if isinstance(self.weight_scale, Mapping) else {"weight_scale": self.weight_scale}
+        for name, scale in scales.items():
+            if scale is not None:
+                _check_scale(name, scale)
+        if (self.width_mean is None) != (self.width_scale is None):
+            raise ArgumentError("width_mean and width_scale go together: give both, or neither for an uninformative prior.")
+        if self.width_mean is not None and not math.isfinite(self.width_mean):
+            raise ArgumentError(f"width_mean must be a finite number, got {self.width_mean}.")
+        if isinstance(self.width_scale, float | int):
+            _check_scale("width_scale", self.width_scale)
+
+    def draw(self, family: FamilyT, generator: torch.Generator | None = None) -> FamilyT:
+        """The family with its start drawn from the prior on ν.
+
+        >>> from awn import Exponential
+        >>> prior = Prior(width_mean=0.02, width_scale=0.005)
+        >>> prior.draw(Exponential(), generator=torch.Generator().manual_seed(0))
+        Exponential(scale='mass', rate=0.027...)
+        """
+        if self.width_mean is None or not isinstance(self.width_scale, float | int):
+            raise ArgumentError("a start can be drawn only from a prior with a width_mean and a fixed width_scale.")
+        drawn = self.width_mean + self.width_scale * torch.randn((), generator=generator, dtype=torch.float64).item()
+        above = abs(drawn - family.lower)  # folded at the bound: a value below it has no meaning
+        return dataclasses.replace(family, **{family.learned: family.lower + max(above, 1e-6)})
+
+    def width_term(self, groups: Sequence[WidthGroup], time: float | None) -> Tensor | None:
+        """Σ −log p(ν), up to a constant; None where the prior is uninformative."""
+        scale: float | None
+        if isinstance(self.width_scale, Anneal):
+            if time is None:
+                raise ArgumentError("this prior is annealed: tell objective() the time, e.g. time=epoch.")
+            scale = self.width_scale.at(time)
+        else:
+            scale = self.width_scale
+        if scale is None or self.width_mean is None:
+            return None
+        nu = torch.stack([group.width.nu for group in groups])
+        term = (nu - self.width_mean).square() / (2 * scale**2)
+        if self.folded:
+            term = term - torch.log1p(torch.exp(-2 * self.width_mean * nu / scale**2))
+        return term.sum()
+
+    def weight_term(self, model: nn.Module, groups: Sequence[WidthGroup]) -> Tensor | None:
+        """‖ρ‖² / (2 σ_θ²) over the weights of active units; None where the prior is uninformative."""
+        if self.weight_scale is None:
+            return None
+        weights = list(dict.fromkeys(weight for group in groups for weight in group.weights()))
+        if isinstance(self.weight_scale, Mapping):
+            names = tensor_names(model)
+            scales = [_scale_of(names[weight], self.weight_scale) for weight in weights]
+        else:
+            scales = [self.weight_scale] * len(weights)
+        total: Tensor = _ScaledSquares.apply([1 / scale**2 for scale in scales], *weights)
+        return total
+
+
+class _ScaledSquares(torch.autograd.Function):
+    """½ Σ factorᵢ ‖weightᵢ‖², with its gradient factorᵢ · weightᵢ stated, not traced.
+
+    Inert units hold zeros, so that the whole tensors can be taken.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, factors: list[float], *weights: Tensor) -> Tensor:
+        ctx.factors = factors
+        ctx.save_for_backward(*weights)
+        norms = torch.stack(torch._foreach_norm(list(weights)))
+        return 0.5 * norms.square().dot(norms.new_tensor(factors))
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, *grad: Tensor) -> tuple[Any, ...]:
+        gradients = torch._foreach_mul(list(ctx.saved_tensors), ctx.factors)
+        torch._foreach_mul_(gradients, grad[0])
+        return (None, *gradients)
+
+
+def _scale_of(name: str, scales: Mapping[str, float]) -> float:
+    layer = name.rpartition(".")[0]
+    for pattern, scale in scales.items():
+        if fnmatchcase(layer, pattern):
+            return scale
+    raise ArgumentError(f"weight_scale has no entry for layer {layer!r}; it has {', '.join(map(repr, scales))}. Add '*' for the rest.")
+
+
+def _check_scale(name: str, scale: float) -> None:
+    if not (math.isfinite(scale) and scale > 0):
+        raise ArgumentError(f"{name} must be a finite deviation above 0, got {scale}.")

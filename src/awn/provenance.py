@@ -1,0 +1,65 @@
+"""Where a result comes from: what every file under results/ says beside its numbers."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from awn._version import __version__
+
+
+def provenance(**facts: Any) -> dict[str, Any]:
+    """The command, commit, date and machine of this process, with further facts such as a seed.
+
+    >>> sorted(provenance(seed=0))
+    ['awn', 'command', 'commit', 'cores', 'date', 'machine', 'python', 'seed', 'threads', 'torch']
+    """
+    return {
+        "command": " ".join(["python", *(_relative(word) for word in sys.argv)]),
+        "commit": _commit(),
+        "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "awn": __version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "machine": platform.machine(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        **facts,
+    }
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Write a JSON file whole or not at all.
+
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> write_json(folder / "result.json", {"accuracy": 1.0})
+    >>> (folder / "result.json").read_text()
+    '{\\n  "accuracy": 1.0\\n}\\n'
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_name(path.name + ".unfinished")
+    unfinished.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    unfinished.replace(path)
+
+
+def _relative(word: str) -> str:
+    path = Path(word)
+    return os.path.relpath(path) if path.is_absolute() else word
+
+
+def _commit() -> str | None:
+    """The commit of the working folder, with a mark where files differ from it; None outside a repository."""
+    described = subprocess.run(
+        ["git", "describe", "--always", "--abbrev=12", "--dirty=+changes"], capture_output=True, text=True, check=False
+    )
+    return described.stdout.strip() or None

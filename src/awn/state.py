@@ -1,0 +1,86 @@
+"""State dicts across widths: a model takes the widths of the state dict that it loads.
+
+`model.load_state_dict(state)` works whatever the widths of the two; an optimizer must then be built after loading.
+With one built before, `load_state_dict_` rewires it.
+"""
+
+from __future__ import annotations
+
+import contextvars
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor, nn
+
+from awn.errors import CheckpointError
+from awn.groups import WIDTH_NAME, WidthGroup, find_groups, tensor_names
+from awn.surgery import Optimizers, list_optimizers, set_units_
+
+# The optimizers to rewire while a state dict is loaded: torch's hook has no place for them.
+_optimizers: contextvars.ContextVar[Optimizers] = contextvars.ContextVar("optimizers", default=None)
+
+
+def load_state_dict_(model: nn.Module, state: Mapping[str, Any], optimizer: Optimizers = None) -> None:
+    """Load a state dict of any widths into a model whose optimizer exists already, and rewire that.
+
+    Load the optimizer's own state dict afterwards, with `optimizer.load_state_dict`, as usual.
+
+    >>> import awn, torch
+    >>> wide, narrow = awn.AdaptiveMLP(2, 2), awn.AdaptiveMLP(2, 2, importance=awn.Exponential.for_units(8))
+    >>> optimizer = torch.optim.Adam(narrow.parameters())
+    >>> awn.load_state_dict_(narrow, wide.state_dict(), optimizer)
+    >>> awn.widths(narrow)
+    {'hidden.0': 231}
+    """
+    token = _optimizers.set(list_optimizers(optimizer))
+    try:
+        model.load_state_dict(state)
+    except RuntimeError as error:  # torch's own list of missing and unexpected keys
+        raise CheckpointError(f"the state dict does not belong to this {type(model).__name__}: {error}") from None
+    finally:
+        _optimizers.reset(token)
+
+
+def follow_state_dicts_(model: nn.Module) -> None:
+    """Have `model.load_state_dict` bring the model to the widths of what it loads."""
+    model.register_load_state_dict_pre_hook(_take_widths)  # type: ignore[no-untyped-call]
+
+
+def _take_widths(model: nn.Module, state: Mapping[str, Any], prefix: str, *_: Any) -> None:
+    units: dict[str, int] = {}
+    capacities: dict[str, int] = {}
+    for group in find_groups(model):
+        key = f"{prefix}{group.name}.{WIDTH_NAME}._extra_state" if group.name else f"{prefix}{WIDTH_NAME}._extra_state"
+        if key not in state:
+            return  # not a state dict of this model: torch says which keys are missing
+        units[group.name] = int(state[key][0])
+        capacities[group.name] = _capacity(model, group, state, prefix)
+        if not 1 <= units[group.name] <= capacities[group.name]:
+            raise CheckpointError(
+                f"the state dict gives layer {group.name!r} {units[group.name]} units, "
+                f"but its tensors have room for {capacities[group.name]}: it is damaged."
+            )
+    set_units_(model, units, _optimizers.get(), capacities=capacities)
+
+
+def _capacity(model: nn.Module, group: WidthGroup, state: Mapping[str, Any], prefix: str) -> int:
+    """The capacity of a group in a state dict, which all its tensors must agree on."""
+    names = {tensor: name for name, tensor in [*model.named_parameters(), *model.named_buffers()]}
+    found: dict[int, str] = {}
+    for axis in group.axes:
+        tensor = state.get(prefix + names[axis.tensor])
+        if not isinstance(tensor, Tensor) or tensor.dim() != axis.tensor.dim():
+            raise CheckpointError(
+                f"the state dict has no fitting tensor for {tensor_names(model)[axis.tensor]!r}; "
+                "it belongs to another model. Nothing was loaded."
+            )
+        size = tensor.shape[axis.dim]
+        if size % axis.repeat == 0:
+            found.setdefault(size // axis.repeat, tensor_names(model)[axis.tensor])
+    if len(found) != 1:
+        raise CheckpointError(
+            f"the tensors of layer {group.name!r} disagree on its size in the state dict "
+            f"({', '.join(f'{name}: {size}' for size, name in found.items())}); it belongs to another model, or is damaged. "
+            "Nothing was loaded."
+        )
+    return next(iter(found))

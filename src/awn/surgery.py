@@ -1,0 +1,272 @@
+"""Surgery: change the number of units of a model between two steps, with its optimizers in tow.
+
+The only file that replaces Parameters. Everything is checked, and every new tensor made, before anything changes.
+A Parameter that changes its shape is replaced, never given other `.data`: autograd remembers the shape of a
+Parameter for as long as an earlier loss is alive. Slots of inert units hold zeros, in the state of an optimizer too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor, nn
+from torch.optim import LBFGS, Optimizer
+
+from awn.errors import ArgumentError, NonFiniteError, OptimizerError
+from awn.groups import WidthGroup, axes_by_tensor, require_groups, tensor_names
+from awn.initialise import GovernedAxes, draw_new_units_
+
+Optimizers: TypeAlias = Optimizer | Iterable[Optimizer] | None
+State: TypeAlias = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Resize:
+    """How one layer's width changed."""
+
+    before: int
+    after: int
+
+
+@dataclass(frozen=True)
+class _Move:
+    """Where a layer goes: to which width, in which capacity."""
+
+    before: int
+    after: int
+    capacity: int
+
+
+def resize_(model: nn.Module, optimizer: Optimizers, *, generator: torch.Generator | None = None) -> dict[str, Resize]:
+    """Bring every layer to the width that its ν asks for; returns the layers that changed.
+
+    Call it between an optimizer's step and the next forward. Units are added or dropped at the end of the list.
+    The optimizer stays in use, or all of several: units that are kept keep their state and their gradients,
+    new ones start with none. Pass None only where no optimizer has been built yet.
+
+    >>> import awn
+    >>> model = awn.AdaptiveMLP(2, 2, importance=awn.Exponential.for_units(100))
+    >>> optimizer = torch.optim.Adam(model.parameters())
+    >>> model.hidden[0].width.move_to_(64)      # in a real run the optimizer's steps move it
+    >>> awn.resize_(model, optimizer)
+    {'hidden.0': Resize(before=100, after=64)}
+    """
+    optimizers = list_optimizers(optimizer)
+    groups = require_groups(model)
+    stored = torch.stack([group.width.log_nu.detach() for group in groups]).tolist()  # one read for all layers
+    targets = {}
+    for group, log_nu in zip(groups, stored, strict=True):
+        try:
+            targets[group.name] = group.width.target(log_nu)
+        except NonFiniteError as error:
+            raise NonFiniteError(_lost_number(model, group, optimizers, error)) from None
+    if optimizers and any(group.width.optimizer_may_be_stale for group in groups):
+        _check_optimizers(model, list(axes_by_tensor(groups)), optimizers)
+        for group in groups:
+            group.width.optimizer_may_be_stale = False
+    resized = set_units_(model, targets, optimizers, generator=generator)
+    for group, log_nu in zip(groups, stored, strict=True):
+        group.width.project_(log_nu)
+    return resized
+
+
+def set_units_(
+    model: nn.Module,
+    units: Mapping[str, int],
+    optimizer: Optimizers,
+    *,
+    capacities: Mapping[str, int] | None = None,
+    generator: torch.Generator | None = None,
+) -> dict[str, Resize]:
+    """Give the named layers a number of units, whatever their ν says; returns those that changed.
+
+    >>> import awn
+    >>> awn.set_units_(awn.AdaptiveMLP(2, 2), {"hidden.0": 10}, optimizer=None)
+    {'hidden.0': Resize(before=231, after=10)}
+    """
+    optimizers = list_optimizers(optimizer)
+    groups = require_groups(model)
+    _check_names(groups, units)
+    moves = _plan(groups, units, capacities or {})
+    if not moves:
+        return {}
+    tensors = {
+        tensor: axes for tensor, axes in axes_by_tensor(groups).items() if any(group.name in moves for group, _ in axes)
+    }
+    _check_optimizers(model, list(tensors), optimizers)
+    with torch.no_grad():
+        # All that can fail, for want of memory, is done here: nothing of the model has changed yet.
+        new = {tensor: _fresh(tensor, axes, moves) for tensor, axes in tensors.items() if _reshapes(tensor, axes, moves)}
+        new_states = [
+            {p: _fresh_state(p, optimizer.state[p], tensors[p], moves) for p in new if p in optimizer.state}
+            for optimizer in optimizers
+        ]
+        _clear_dropped_in_place_(tensors, new, optimizers, moves)
+        for group in groups:
+            if group.name in moves:
+                group.width.set_units(moves[group.name].after, moves[group.name].capacity)
+        for tensor, axes in tensors.items():
+            for _, axis in axes:
+                if tensor in new:
+                    setattr(axis.holder, axis.stored_name, new[tensor])
+                if axis.size_name is not None:
+                    setattr(axis.module, axis.size_name, axis.tensor.shape[axis.dim])
+            first_new = [moves[group.name].before if group.name in moves else group.width.units for group, _ in axes]
+            draw_new_units_(new.get(tensor, tensor), axes, first_new, generator)
+        for one, states in zip(optimizers, new_states, strict=True):
+            _rewire_(one, new, states)
+    if new and not optimizers:
+        for group in groups:
+            group.width.optimizer_may_be_stale = True
+    return {name: Resize(move.before, move.after) for name, move in moves.items() if move.before != move.after}
+
+
+def list_optimizers(optimizer: Optimizers) -> list[Optimizer]:
+    """One optimizer, several, or None, as a list; those that cannot be resized are refused."""
+    given: Iterable[Any] = [] if optimizer is None else [optimizer] if isinstance(optimizer, Optimizer) else optimizer
+    optimizers = list(given)
+    for one in optimizers:
+        if not isinstance(one, Optimizer):
+            raise ArgumentError(f"optimizer must be a torch optimizer, several, or None; got {type(one).__name__}.")
+        if isinstance(one, LBFGS):
+            raise OptimizerError(
+                "LBFGS keeps the history of all parameters in one flat vector, so its state cannot follow a change of "
+                "width. Use Adam or SGD, or finalize the model and train on with LBFGS."
+            )
+    return optimizers
+
+
+def _plan(groups: Sequence[WidthGroup], units: Mapping[str, int], capacities: Mapping[str, int]) -> dict[str, _Move]:
+    moves = {}
+    for group in groups:
+        width = group.width
+        after = units.get(group.name, width.units)
+        kept_capacity = width.capacity if width.fits(after) else width.capacity_for(after)
+        capacity = capacities.get(group.name, kept_capacity)
+        if (after, capacity) != (width.units, width.capacity):
+            moves[group.name] = _Move(width.units, after, capacity)
+    return moves
+
+
+def _reshapes(tensor: Tensor, axes: GovernedAxes, moves: Mapping[str, _Move]) -> bool:
+    return _new_shape(tensor, axes, moves) != list(tensor.shape)
+
+
+def _new_shape(tensor: Tensor, axes: GovernedAxes, moves: Mapping[str, _Move]) -> list[int]:
+    shape = list(tensor.shape)
+    for group, axis in axes:
+        if group.name in moves:
+            shape[axis.dim] = moves[group.name].capacity * axis.repeat
+    return shape
+
+
+def _fresh(tensor: Tensor, axes: GovernedAxes, moves: Mapping[str, _Move]) -> Tensor:
+    """A tensor of the new shape with the kept units in it; a Parameter brings its gradient along."""
+    fresh = tensor.new_zeros(_new_shape(tensor, axes, moves))
+    overlap = tuple(slice(min(old, new)) for old, new in zip(tensor.shape, fresh.shape, strict=True))
+    fresh[overlap] = tensor[overlap]
+    _clear_dropped_(fresh, axes, moves)
+    if not isinstance(tensor, nn.Parameter):
+        return fresh
+    parameter = nn.Parameter(fresh, requires_grad=tensor.requires_grad)
+    parameter.__dict__.update(tensor.__dict__)  # what users have noted on it
+    if tensor.grad is not None:
+        parameter.grad = _fresh(tensor.grad, axes, moves)
+    return parameter
+
+
+def _fresh_state(parameter: Tensor, state: State, axes: GovernedAxes, moves: Mapping[str, _Move]) -> State:
+    return {
+        key: _fresh(value, axes, moves) if isinstance(value, Tensor) and value.shape == parameter.shape else value
+        for key, value in state.items()
+    }
+
+
+def _clear_dropped_(tensor: Tensor, axes: GovernedAxes, moves: Mapping[str, _Move]) -> None:
+    """Zero the slots of the units that are dropped, as far as the tensor still has them."""
+    for group, axis in axes:
+        if group.name in moves:
+            end = min(moves[group.name].before * axis.repeat, tensor.shape[axis.dim])
+            start = min(moves[group.name].after * axis.repeat, end)
+            tensor.narrow(axis.dim, start, end - start).zero_()
+
+
+def _clear_dropped_in_place_(
+    tensors: Mapping[Tensor, GovernedAxes], new: Mapping[Tensor, Tensor], optimizers: Sequence[Optimizer], moves: Mapping[str, _Move]
+) -> None:
+    for tensor, axes in tensors.items():
+        if tensor in new:
+            continue
+        states = [optimizer.state[tensor] for optimizer in optimizers if tensor in optimizer.state]
+        like_it = [value for state in states for value in state.values() if isinstance(value, Tensor)]
+        for part in (tensor, tensor.grad if tensor.is_leaf else None, *like_it):
+            if part is not None and part.shape == tensor.shape:
+                _clear_dropped_(part, axes, moves)
+
+
+def _rewire_(optimizer: Optimizer, new: Mapping[Tensor, Tensor], states: Mapping[Tensor, State]) -> None:
+    """Put the new Parameters in the places of the old ones; groups, options and schedulers stay as they are."""
+    for group in optimizer.param_groups:
+        group["params"] = [new.get(parameter, parameter) for parameter in group["params"]]
+    for old, state in states.items():
+        del optimizer.state[old]
+        optimizer.state[new[old]] = state
+
+
+def _check_names(groups: Sequence[WidthGroup], units: Mapping[str, int]) -> None:
+    known = {group.name: group.width for group in groups}
+    for name, number in units.items():
+        if name not in known:
+            raise ArgumentError(f"no layer {name!r} has a learned width. Those that have: {', '.join(map(repr, known))}.")
+        if isinstance(number, bool) or not isinstance(number, int) or number < 1:
+            raise ArgumentError(f"the number of units of {name!r} must be a whole number of at least 1, got {number!r}.")
+
+
+def _check_optimizers(model: nn.Module, tensors: Sequence[Tensor], optimizers: Sequence[Optimizer]) -> None:
+    """Every trained tensor must be in an optimizer, and every state must be one that can be resized."""
+    if not optimizers:
+        return
+    held = {parameter for optimizer in optimizers for group in optimizer.param_groups for parameter in group["params"]}
+    trained = [tensor for tensor in tensors if isinstance(tensor, nn.Parameter) and tensor.requires_grad]
+    missing = [tensor for tensor in trained if tensor not in held]
+    if missing:
+        raise OptimizerError(
+            f"The optimizer does not hold {tensor_names(model)[missing[0]]!r}; it was probably built before the layer "
+            "became adaptive, or before a state dict of another width was loaded. Build it afterwards, or load with "
+            "awn.load_state_dict_(model, state, optimizer). Where several optimizers share the model, pass them all."
+        )
+    for optimizer in optimizers:
+        for tensor in trained:
+            for key, value in optimizer.state.get(tensor, {}).items():
+                if not _can_follow(value, tensor):
+                    raise OptimizerError(
+                        f"{type(optimizer).__name__} keeps {key!r} for {tensor_names(model)[tensor]!r} in a form that is "
+                        f"neither a number nor of the parameter's shape {tuple(tensor.shape)}, so it cannot follow a "
+                        "change of width. Use an optimizer with state per weight, such as Adam or SGD."
+                    )
+
+
+def _can_follow(value: Any, parameter: Tensor) -> bool:
+    if isinstance(value, Tensor):
+        return value.shape == parameter.shape or value.dim() == 0
+    return value is None or isinstance(value, bool | int | float | str)
+
+
+def _lost_number(model: nn.Module, group: WidthGroup, optimizers: Sequence[Optimizer], error: NonFiniteError) -> str:
+    """Say which layer, at which step, and where else numbers were lost."""
+    steps = [one.state[group.width.log_nu].get("step") for one in optimizers if group.width.log_nu in one.state]
+    when = f" at step {int(steps[0])}" if steps and steps[0] is not None else ""
+    others = [name for tensor, name in tensor_names(model).items() if not _is_finite(tensor)]
+    also = f" Not finite either: {', '.join(others)}." if others else ""
+    return (
+        f"{error}, in layer {group.name!r}{when}; its width stays at {group.width.units}.{also} "
+        "The loss was probably not finite: lower the learning rate, clip gradients, or look at the data."
+    )
+
+
+def _is_finite(tensor: Tensor) -> bool:
+    return bool(torch.isfinite(tensor).all())
+

@@ -1,0 +1,215 @@
+"""Width: a number of units that is learned."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, Literal, get_args
+
+import torch
+from torch import Tensor, nn
+
+from awn.axis import Axis
+from awn.errors import ArgumentError, NonFiniteError
+from awn.importance import Exponential, Importance, check_quantile, check_units
+
+NewUnits = Literal["normal", "rescaled", "zero"]
+
+# A soft width below this is one unit that has all the importance; the learned value need not run off further.
+_SMALLEST_SOFT_WIDTH = 0.1
+
+
+class Width(nn.Module):
+    """A layer's learned number of units: the width of an importance family at a quantile.
+
+    >>> width = Width(Exponential.for_units(128))
+    >>> width.units, width.capacity
+    (128, 128)
+
+    `block`: tensors are allocated for a `capacity` of units, rounded up to a multiple of it, so that most changes
+    of width replace no Parameter; the units beyond the width are inert. `block=1` gives exact shapes.
+    `new_units`: how units that are added start, see `awn.initialise`. `gain`: √2 after a ReLU, 1 after a tanh.
+    """
+
+    log_nu: nn.Parameter
+    index: Tensor
+    active: Tensor
+
+    def __init__(
+        self,
+        importance: Importance | None = None,
+        *,
+        quantile: float = 0.9,
+        min_units: int = 1,
+        max_units: int | None = None,
+        block: int = 32,
+        new_units: NewUnits = "rescaled",
+        gain: float = math.sqrt(2),
+        device: torch.device | str | None = None,
+    ) -> None:
+        super().__init__()
+        family = Exponential() if importance is None else importance
+        if not isinstance(family, Importance):
+            raise ArgumentError(f"importance must be a family such as awn.Exponential(), got {importance!r}.")
+        check_quantile(quantile)
+        check_units("min_units", min_units)
+        check_units("block", block)
+        if max_units is not None:
+            check_units("max_units", max_units)
+            if max_units < min_units:
+                raise ArgumentError(f"max_units ({max_units}) is below min_units ({min_units}).")
+        if new_units not in get_args(NewUnits):
+            raise ArgumentError(f"new_units must be one of {', '.join(get_args(NewUnits))}; got {new_units!r}.")
+        if not (math.isfinite(gain) and gain > 0):
+            raise ArgumentError(f"gain must be a finite number above 0, got {gain}.")
+        self.family = family
+        self.quantile = quantile
+        self.min_units = min_units
+        self.max_units = max_units
+        self.block = block
+        self.new_units: NewUnits = new_units
+        self.gain = gain
+        #: Every tensor dimension that has this width; filled in by `awn.groups.connect_`.
+        self.axes: tuple[Axis, ...] = ()
+        #: Whether Parameters were replaced without an optimizer at hand, so that one built before is out of date.
+        self.optimizer_may_be_stale = False
+
+        start = self.nearest_within_bounds(family.start)
+        self.units = self.clamp(family.width(quantile, start))
+        self.capacity = self.capacity_for(self.units)
+        # The logarithm, so that an optimizer's step changes ν by a share of itself, whatever its size.
+        self.log_nu = nn.Parameter(torch.tensor(math.log(start - family.lower), device=device))
+        self.register_buffer("index", torch.empty(0, device=device), persistent=False)
+        self.register_buffer("active", torch.empty(0, device=device), persistent=False)
+        self.set_units(self.units, self.capacity)
+
+    @property
+    def nu(self) -> Tensor:
+        """ν, the family's learned value, as a tensor that gradients flow through."""
+        return self.log_nu.exp() + self.family.lower
+
+    def importance(self) -> Tensor:
+        """The importance of every slot of the capacity, exactly 0 for the inert ones.
+
+        >>> Width(Exponential.for_units(2, scale="unit"), block=4).importance()
+        tensor([1.0000, 0.2154, 0.0000, 0.0000], grad_fn=<MulBackward0>)
+        """
+        return self.family.importance(self.index, self.nu) * self.active
+
+    def soft_units(self) -> Tensor:
+        """The width before it is rounded up, S⁻¹(1 − k): a tensor that gradients flow through."""
+        p = torch.tensor(1 - self.quantile, dtype=self.log_nu.dtype, device=self.log_nu.device)
+        return self.family.inverse_survival(p, self.nu)
+
+    def target(self, log_nu: float) -> int:
+        """The number of units that the stored value `log_nu` asks for, within the bounds."""
+        return self.clamp(self.family.width(self.quantile, self.nearest_within_bounds(self._value(log_nu))))
+
+    def project_(self, log_nu: float) -> None:
+        """Bring ν, whose stored value is `log_nu`, back to the nearest bound if it has drifted past one."""
+        value = self._value(log_nu)
+        nearest = self.nearest_within_bounds(value)
+        if nearest != value:
+            with torch.no_grad():
+                self.log_nu.fill_(math.log(nearest - self.family.lower))
+
+    def move_to_(self, units: int) -> None:
+        """Set ν so that the next resize gives `units` units.
+
+        >>> width = Width(Exponential.for_units(128))
+        >>> width.move_to_(64)
+        >>> width.target(width.log_nu.item())
+        64
+        """
+        check_units("units", units)
+        value = self.family.value_for(units - 0.5, self.quantile)
+        with torch.no_grad():
+            self.log_nu.fill_(math.log(value - self.family.lower))
+
+    def set_units(self, units: int, capacity: int) -> None:
+        """Record a width and a capacity. Only `awn.surgery` calls it: the tensors must have that size."""
+        self.units = units
+        if capacity != self.capacity or self.index.numel() != capacity:
+            self.capacity = capacity
+            at_least_float = torch.promote_types(self.log_nu.dtype, torch.float32)
+            self.index = torch.arange(capacity, dtype=at_least_float, device=self.log_nu.device)
+            self.active = torch.empty_like(self.index)
+        # In place: a compiled or data-parallel forward sees the new width without being rebuilt.
+        torch.lt(self.index, units, out=self.active)
+
+    def capacity_for(self, units: int) -> int:
+        """The capacity to allocate for a width: the next multiple of the block.
+
+        Wide layers round up to a sixteenth of their width, so that a unit costs the same at any width to add.
+
+        >>> Width(block=32).capacity_for(231), Width(block=1).capacity_for(231)
+        (256, 231)
+        """
+        step = self._allocation_step(units)
+        return math.ceil(units / step) * step
+
+    def fits(self, units: int) -> bool:
+        """Whether a width stays in the present capacity: not above it, and not more than two steps below."""
+        if units > self.capacity:
+            return False
+        return self.capacity - units <= (0 if self.block == 1 else 2 * self._allocation_step(units))
+
+    def clamp(self, units: int) -> int:
+        """The nearest allowed number of units."""
+        return max(self.min_units, units if self.max_units is None else min(units, self.max_units))
+
+    def nearest_within_bounds(self, value: float) -> float:
+        """The learned value nearest to `value` whose width lies within `min_units` and `max_units`."""
+        soft = self.family.soft_width(self.quantile, value)
+        if math.isnan(soft):
+            raise NonFiniteError(f"ν = {value:g} gives no width")
+        lowest = max(self.min_units - 1.0, _SMALLEST_SOFT_WIDTH)
+        if soft < lowest:
+            return self.family.value_for(lowest, self.quantile)
+        if self.max_units is not None and soft > self.max_units:
+            return self.family.value_for(self.max_units, self.quantile)
+        return value
+
+    def get_extra_state(self) -> Tensor:
+        """What a state dict must hold besides ν: the number of units and the quantile."""
+        return torch.tensor([float(self.units), self.quantile], dtype=torch.float64)
+
+    def set_extra_state(self, state: Tensor) -> None:
+        """Take over the number of units and the quantile of a state dict."""
+        units, self.quantile = state.tolist()
+        self.set_units(int(units), self.capacity)
+
+    def extra_repr(self) -> str:
+        """What `print(model)` shows."""
+        return f"units={self.units}, capacity={self.capacity}, quantile={self.quantile:g}, {self.family}"
+
+    def _value(self, log_nu: float) -> float:
+        if not math.isfinite(log_nu):
+            raise NonFiniteError(f"ν is {log_nu}")
+        return self.family.lower + math.exp(min(log_nu, 700.0))  # e^710 is the first that a double cannot hold
+
+    def _allocation_step(self, units: int) -> int:
+        return self.block if self.block == 1 else self.block * max(1, units // (16 * self.block))
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Width:
+        """Move or cast, but keep single precision at least: half precision cannot count past 2048 units."""
+        before = self.log_nu.detach()
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        if self.log_nu.dtype in (torch.float16, torch.bfloat16):
+            self.log_nu.data = before.to(self.log_nu.device)
+            self.index = self.index[:0]
+            self.active = self.active[:0]
+            self.set_units(self.units, self.capacity)
+        return self
+
+
+def as_options(width: Width) -> dict[str, Any]:
+    """The keyword arguments that make a width like this one, apart from its importance family."""
+    return {
+        "quantile": width.quantile,
+        "min_units": width.min_units,
+        "max_units": width.max_units,
+        "block": width.block,
+        "new_units": width.new_units,
+        "gain": width.gain,
+    }
