@@ -28,7 +28,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("results/initial_weights.json"))
     options = parser.parse_args()
     torch.set_num_threads(1)
-    rows = []
+    made_by, rows = provenance(epochs=options.epochs, seeds=options.seeds), []
     cases = itertools.product(
         ("Spiral", "SpiralHard"), ("mass", "unit"), ("zero", "uniform"), ("rescaled", "normal", "zero"), range(options.seeds)
     )
@@ -36,7 +36,7 @@ def main() -> None:
         setting = {"data": data, "scale": scale, "bias": bias, "new_units": new_units, "seed": seed}
         rows.append({**setting, **train(data, scale, bias, new_units, seed, options.epochs)})
         print(rows[-1], flush=True)
-        write_json(options.out, {"from": provenance(epochs=options.epochs, seeds=options.seeds), "runs": rows})
+        write_json(options.out, {"from": made_by, "runs": rows})
 
 
 def train(data: str, scale: Any, bias: str, new_units: Any, seed: int, epochs: int) -> dict[str, Any]:
