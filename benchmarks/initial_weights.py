@@ -17,8 +17,9 @@ import torch
 from torch import nn
 
 import awn
+from awn.files import json_file, write_files
 from awn.paper.synthetic import Split, spiral, spiral_hard, split
-from awn.provenance import provenance, write_json
+from awn.provenance import provenance
 
 
 def main() -> None:
@@ -30,13 +31,17 @@ def main() -> None:
     torch.set_num_threads(1)
     made_by, rows = provenance(epochs=options.epochs, seeds=options.seeds), []
     cases = itertools.product(
-        ("Spiral", "SpiralHard"), ("mass", "unit"), ("zero", "uniform"), ("rescaled", "normal", "zero"), range(options.seeds)
+        ("Spiral", "SpiralHard"),
+        ("mass", "unit"),
+        ("zero", "uniform"),
+        ("rescaled", "normal", "zero"),
+        range(options.seeds),
     )
     for data, scale, bias, new_units, seed in cases:
         setting = {"data": data, "scale": scale, "bias": bias, "new_units": new_units, "seed": seed}
         rows.append({**setting, **train(data, scale, bias, new_units, seed, options.epochs)})
         print(rows[-1], flush=True)
-        write_json(options.out, {"from": made_by, "runs": rows})
+        write_files({options.out: json_file({"from": made_by, "runs": rows})})
 
 
 def train(data: str, scale: Any, bias: str, new_units: Any, seed: int, epochs: int) -> dict[str, Any]:
@@ -74,7 +79,7 @@ def train(data: str, scale: Any, bias: str, new_units: Any, seed: int, epochs: i
 
 
 def draw_biases_(model: awn.AdaptiveMLP) -> None:
-    """torch's usual start of a linear layer's bias, U(±1/√inputs), for the active units."""
+    """Torch's usual start of a linear layer's bias, U(±1/√inputs), for the active units."""
     inputs = 2
     for layer in model.hidden:
         assert isinstance(layer, nn.Linear)
@@ -86,7 +91,7 @@ def draw_biases_(model: awn.AdaptiveMLP) -> None:
 
 def accuracy(model: nn.Module, samples: Any) -> float:
     with torch.no_grad():
-        return (model(samples.x).argmax(1) == samples.y).double().mean().item()
+        return float((model(samples.x).argmax(1) == samples.y).double().mean())
 
 
 if __name__ == "__main__":

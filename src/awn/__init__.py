@@ -4,13 +4,54 @@ from awn import likelihood
 from awn._version import __version__
 from awn.axis import Axis
 from awn.budget import Budget
+from awn.checkpoint import load, resume_run_, save, save_run
 from awn.errors import AwnError
+from awn.finalize import finalize
 from awn.groups import WidthGroup, connect_, count_parameters, find_groups
 from awn.importance import Exponential, Importance, PowerLaw, Sigmoid
 from awn.mlp import AdaptiveMLP
 from awn.objective import Objective, objective
 from awn.prior import Anneal, Prior
+from awn.shrink import activation_magnitudes, compress, remove_units, truncate
 from awn.state import load_state_dict_
 from awn.summary import param_groups, summary, widths
 from awn.surgery import Resize, resize_, set_units_
 from awn.width import Width
+
+__all__ = [
+    "AdaptiveMLP",
+    "Anneal",
+    "AwnError",
+    "Axis",
+    "Budget",
+    "Exponential",
+    "Importance",
+    "Objective",
+    "PowerLaw",
+    "Prior",
+    "Resize",
+    "Sigmoid",
+    "Width",
+    "WidthGroup",
+    "__version__",
+    "activation_magnitudes",
+    "compress",
+    "connect_",
+    "count_parameters",
+    "finalize",
+    "find_groups",
+    "likelihood",
+    "load",
+    "load_state_dict_",
+    "objective",
+    "param_groups",
+    "remove_units",
+    "resize_",
+    "resume_run_",
+    "save",
+    "save_run",
+    "set_units_",
+    "summary",
+    "truncate",
+    "widths",
+]

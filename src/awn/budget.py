@@ -43,7 +43,7 @@ class Budget:
             raise ArgumentError(f"strength must be a finite number above 0, got {self.strength}.")
 
     def penalty(self, model: nn.Module, groups: Sequence[WidthGroup]) -> Tensor:
-        """strength · max(0, cost / cap − 1), with a gradient for every ν."""
+        """Strength · max(0, cost / cap − 1), with a gradient for every ν."""
         if self.units is not None:
             over = torch.stack([_width(group) for group in groups]).sum() / self.units - 1
         elif self.parameters is not None:
@@ -63,7 +63,11 @@ class Budget:
         paths = {module: path for path, module in model.named_modules()}
         owners = {axis.tensor: paths[axis.module] for group in groups for axis in group.axes}
         return torch.stack(
-            [2 * self.positions.get(owners[tensor], 1) * size for tensor, size in _sizes(groups).items() if tensor.dim() > 1]
+            [
+                2 * self.positions.get(owners[tensor], 1) * size
+                for tensor, size in _sizes(groups).items()
+                if tensor.dim() > 1
+            ]
         ).sum()
 
 

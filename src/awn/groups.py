@@ -6,7 +6,7 @@ Everything that changes, counts or saves widths is a loop over a model's groups;
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from torch import Tensor, nn
@@ -19,19 +19,17 @@ from awn.width import Width
 # The name under which a width is registered on its first producer.
 WIDTH_NAME = "width"
 
-BatchNorm = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
-
 
 @dataclass(frozen=True)
 class WidthGroup:
-    """A learned width, and the path of the layer that carries it."""
+    """A learned width, and the path of the layer that carries it: its first producer."""
 
     name: str
     width: Width
 
     @property
     def axes(self) -> tuple[Axis, ...]:
-        """Every tensor dimension that has this width."""
+        """Every tensor dimension that has this width, producers first."""
         return self.width.axes
 
     @property
@@ -73,6 +71,16 @@ def require_groups(model: nn.Module) -> list[WidthGroup]:
     return groups
 
 
+def check_layers(groups: Sequence[WidthGroup], names: Iterable[str]) -> None:
+    """Refuse a name that no group has."""
+    known = [group.name for group in groups]
+    for name in names:
+        if name not in known:
+            raise ArgumentError(
+                f"no layer {name!r} has a learned width. Those that have: {', '.join(map(repr, known))}."
+            )
+
+
 def connect_(width: Width, axes: Sequence[Axis]) -> None:
     """Give the axes one learned width: register it on the first producer, and gate every consumer.
 
@@ -99,7 +107,7 @@ def connect_(width: Width, axes: Sequence[Axis]) -> None:
     for module in dict.fromkeys(axis.module for axis in producers):
         if any(isinstance(child, Width) for child in module.children()):
             raise ArgumentError(f"{module} already has a learned width; connect all its axes at once.")
-    width.axes = tuple(axes)
+    width.axes = (*producers, *consumers)
     producers[0].module.register_module(WIDTH_NAME, width)
     for axis in consumers:
         gate_(width, axis)
@@ -126,11 +134,13 @@ def normalised_by(norm: nn.modules.batchnorm._BatchNorm) -> list[Axis]:
     ]
 
 
-def active_shape(tensor: Tensor, axes: Sequence[tuple[WidthGroup, Axis]]) -> list[int]:
-    """The shape of the part of a tensor that belongs to active units."""
+def active_shape(
+    tensor: Tensor, axes: Sequence[tuple[WidthGroup, Axis]], units: Mapping[str, int] | None = None
+) -> list[int]:
+    """The shape of the part of a tensor that belongs to active units, at the present widths or at others."""
     shape = list(tensor.shape)
     for group, axis in axes:
-        shape[axis.dim] = group.width.units * axis.repeat
+        shape[axis.dim] = (group.width.units if units is None else units[group.name]) * axis.repeat
     return shape
 
 
@@ -158,15 +168,17 @@ def plain_name(name: str) -> str:
     return name.replace("parametrizations.", "").removesuffix(".original")
 
 
-def count_parameters(model: nn.Module) -> int:
+def count_parameters(model: nn.Module, units: Mapping[str, int] | None = None) -> int:
     """The number of trained numbers in a model, those of inert units and the widths' own left out.
 
+    `units` gives other widths than the present ones, by the layers' names.
+
     >>> import awn
-    >>> count_parameters(awn.AdaptiveMLP(2, 2, importance=awn.Exponential.for_units(10)))
-    52
+    >>> model = awn.AdaptiveMLP(2, 2, importance=awn.Exponential.for_units(10))
+    >>> count_parameters(model), count_parameters(model, units={"hidden.0": 20})
+    (52, 102)
     """
-    table = axes_by_tensor(find_groups(model))
-    own = {group.width.log_nu for group in find_groups(model)}
-    return sum(
-        math.prod(active_shape(parameter, table.get(parameter, []))) for parameter in model.parameters() if parameter not in own
-    )
+    groups = find_groups(model)
+    table = axes_by_tensor(groups)
+    own = {group.width.log_nu for group in groups}
+    return sum(math.prod(active_shape(p, table.get(p, []), units)) for p in model.parameters() if p not in own)

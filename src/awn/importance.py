@@ -86,7 +86,7 @@ class Importance(ABC):
         return float(getattr(self, self.learned))
 
     def importance(self, index: Tensor, value: Tensor) -> Tensor:
-        """f at the units in `index`, whose first entry is unit 0, on this family's scale.
+        """F at the units in `index`, whose first entry is unit 0, on this family's scale.
 
         >>> Exponential(scale="unit").importance(torch.arange(3.0), torch.tensor(0.5))
         tensor([1.0000, 0.6065, 0.3679])
@@ -120,14 +120,23 @@ class Importance(ABC):
         """
         return _value_for(self, soft_width, quantile)
 
-    def share(self, units: int, value: float) -> float:
-        """The share of the importance that the first `units` units hold.
+    def share(self, units: float, value: float) -> float:
+        """The share of the importance that lies before `units`.
 
         >>> round(Exponential().share(231, value=0.01), 4)
         0.9007
         """
         exact = torch.tensor([float(units), value], dtype=torch.float64)
         return 1.0 - self.survival(exact[0], exact[1]).item()
+
+    def starting_at(self: FamilyT, value: float) -> FamilyT:
+        """The same family with another start of its learned value.
+
+        >>> Exponential(scale="unit").starting_at(0.05)
+        Exponential(scale='unit', rate=0.05)
+        """
+        start: dict[str, Any] = {self.learned: value}
+        return dataclasses.replace(self, **start)
 
     @classmethod
     def for_units(cls: type[FamilyT], units: int, quantile: float = 0.9, **options: Any) -> FamilyT:
@@ -139,7 +148,7 @@ class Importance(ABC):
         check_units("units", units)
         # Half a unit below the edge: rounding the stored value cannot then change the width.
         family = cls(**options)
-        return dataclasses.replace(family, **{cls.learned: family.value_for(units - 0.5, quantile)})
+        return family.starting_at(family.value_for(units - 0.5, quantile))
 
 
 @dataclass(frozen=True)
@@ -155,7 +164,7 @@ class Exponential(Importance):
         return torch.exp(-value * x)
 
     def inverse_survival(self, p: Tensor, value: Tensor) -> Tensor:
-        """x = −ln p / rate."""
+        """X = −ln p / rate."""
         return -torch.log(p) / value
 
     def mass(self, index: Tensor, value: Tensor) -> Tensor:
@@ -186,7 +195,7 @@ class PowerLaw(Importance):
         return torch.exp((1 - value) * torch.log1p(x / (1 + self.saturation)))
 
     def inverse_survival(self, p: Tensor, value: Tensor) -> Tensor:
-        """x = x₀ (p^(−1/(exponent − 1)) − 1)."""
+        """X = x₀ (p^(−1/(exponent − 1)) − 1)."""
         return (1 + self.saturation) * torch.expm1(-torch.log(p) / (value - 1))
 
     def mass(self, index: Tensor, value: Tensor) -> Tensor:
@@ -218,7 +227,7 @@ class Sigmoid(Importance):
         return F.softplus((value - x) / self.steepness) / F.softplus(value / self.steepness)
 
     def inverse_survival(self, p: Tensor, value: Tensor) -> Tensor:
-        """x = midpoint − steepness · softplus⁻¹(p · softplus(midpoint/steepness))."""
+        """X = midpoint − steepness · softplus⁻¹(p · softplus(midpoint/steepness))."""
         level = p * F.softplus(value / self.steepness)
         return value - self.steepness * (level + torch.log(-torch.expm1(-level)))
 
@@ -265,5 +274,7 @@ def _value_for(family: Importance, soft_width: float, quantile: float) -> float:
             high = middle
     value = family.lower + math.exp(high)
     if not math.isclose(family.soft_width(quantile, value), soft_width, rel_tol=1e-6):
-        raise ArgumentError(f"{family} has no {family.learned} that gives a width of {soft_width:g} at quantile {quantile:g}.")
+        raise ArgumentError(
+            f"{family} has no {family.learned} that gives a width of {soft_width:g} at quantile {quantile:g}."
+        )
     return value

@@ -69,7 +69,9 @@ def kaiming_plus_deviation(weight: Tensor, axes: GovernedAxes) -> float:
     return group.width.gain / math.sqrt(_fan_in(weight, axis))
 
 
-def draw_new_units_(tensor: Tensor, axes: GovernedAxes, first_new: Sequence[int], generator: torch.Generator | None) -> None:
+def draw_new_units_(
+    tensor: Tensor, axes: GovernedAxes, first_new: Sequence[int], generator: torch.Generator | None
+) -> None:
     """Start the units of `tensor` that are new: along each governed axis, those from `first_new` on.
 
     The widths must already be the new ones. Only active units are drawn, so that the random numbers used do
@@ -99,7 +101,9 @@ def active_part(tensor: Tensor, axes: GovernedAxes) -> Tensor:
 def _fan_in(weight: Tensor, axis: Axis) -> float:
     """How many entries an output reads, for a consumer a unit: the kernel's size times the repeat."""
     if weight.dim() < 2 or axis.dim > 1:
-        raise ArgumentError(f"cannot tell inputs from outputs in a weight of shape {tuple(weight.shape)}, axis {axis.dim}.")
+        raise ArgumentError(
+            f"cannot tell inputs from outputs in a weight of shape {tuple(weight.shape)}, axis {axis.dim}."
+        )
     kernel = weight[0, 0].numel()
     return kernel * axis.repeat if axis.role == "consumer" else weight.shape[1 - axis.dim] * kernel
 

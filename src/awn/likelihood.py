@@ -49,6 +49,6 @@ def gaussian(mean: Tensor, target: Tensor, *, deviation: float = 1.0) -> Tensor:
 def _check_same_shape(prediction: Tensor, target: Tensor) -> None:
     if prediction.shape != target.shape:
         raise ArgumentError(
-            f"the prediction has shape {tuple(prediction.shape)}, the target {tuple(target.shape)}; they must be the same: "
-            "torch would otherwise pair every prediction with every target. Reshape one, e.g. target[:, None]."
+            f"the prediction has shape {tuple(prediction.shape)}, the target {tuple(target.shape)}; they must be the "
+            "same: torch would otherwise pair every prediction with every target. Reshape one, e.g. target[:, None]."
         )

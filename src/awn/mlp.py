@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -118,7 +119,7 @@ class AdaptiveMLP(nn.Module):
     def _connect(self, widths: Sequence[Width]) -> None:
         layers: list[Any] = [*self.hidden, self.output]
         axes: list[list[Axis]] = [[] for _ in layers[1:]]
-        for number, (producer, consumer) in enumerate(zip(layers, layers[1:], strict=False)):
+        for number, (producer, consumer) in enumerate(itertools.pairwise(layers)):
             axes[number] += [*produced_by(producer), *consumed_by(consumer)]
         for number, norm in enumerate(self.norms):
             assert isinstance(norm, nn.BatchNorm1d)

@@ -54,7 +54,9 @@ def objective(
     if nll.dim() != 0:
         raise ArgumentError(f"nll must be one number, the mean over the batch; got shape {tuple(nll.shape)}.")
     if isinstance(n_samples, bool) or not isinstance(n_samples, int) or n_samples < 1:
-        raise ArgumentError(f"n_samples must be the size of the training set, a whole number of at least 1; got {n_samples!r}.")
+        raise ArgumentError(
+            f"n_samples must be the size of the training set, a whole number of at least 1; got {n_samples!r}."
+        )
     groups = require_groups(model)
     none = nll.new_zeros(())
     weights, width = prior.weight_term(model, groups), prior.width_term(groups, time)
@@ -84,7 +86,11 @@ def objective(
 def _what_is_lost(model: nn.Module, result: Objective, time: float | None) -> str:
     terms = [f"{name} = {value}" for name, value in result.terms().items() if name != "total"]
     layers = [name for tensor, name in tensor_names(model).items() if not torch.isfinite(tensor).all()]
-    where = f"not finite: {', '.join(layers)}" if layers else "all weights are finite, so the data or the output layer's range is to blame"
+    where = (
+        f"not finite: {', '.join(layers)}"
+        if layers
+        else "all weights are finite, so the data or the output layer's range is to blame"
+    )
     when = "" if time is None else f" at time {time:g}"
     return (
         f"the loss is not finite{when} ({', '.join(terms)}); {where}. "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -51,7 +50,7 @@ class Anneal:
             return None
         done = min(1.0, (time - self.begin) / (self.finish - self.begin))
         if self.shape == "geometric":
-            return self.start ** (1 - done) * self.end**done
+            return self.start * math.pow(self.end / self.start, done)
         return (1 - done) * self.start + done * self.end
 
 
@@ -79,7 +78,9 @@ class Prior:
             if scale is not None:
                 _check_scale(name, scale)
         if (self.width_mean is None) != (self.width_scale is None):
-            raise ArgumentError("width_mean and width_scale go together: give both, or neither for an uninformative prior.")
+            raise ArgumentError(
+                "width_mean and width_scale go together: give both, or neither for an uninformative prior."
+            )
         if self.width_mean is not None and not math.isfinite(self.width_mean):
             raise ArgumentError(f"width_mean must be a finite number, got {self.width_mean}.")
         if isinstance(self.width_scale, float | int):
@@ -97,7 +98,7 @@ class Prior:
             raise ArgumentError("a start can be drawn only from a prior with a width_mean and a fixed width_scale.")
         drawn = self.width_mean + self.width_scale * torch.randn((), generator=generator, dtype=torch.float64).item()
         above = abs(drawn - family.lower)  # folded at the bound: a value below it has no meaning
-        return dataclasses.replace(family, **{family.learned: family.lower + max(above, 1e-6)})
+        return family.starting_at(family.lower + max(above, 1e-6))
 
     def width_term(self, groups: Sequence[WidthGroup], time: float | None) -> Tensor | None:
         """Σ −log p(ν), up to a constant; None where the prior is uninformative."""
@@ -126,7 +127,7 @@ class Prior:
             scales = [_scale_of(names[weight], self.weight_scale) for weight in weights]
         else:
             scales = [self.weight_scale] * len(weights)
-        total: Tensor = _ScaledSquares.apply([1 / scale**2 for scale in scales], *weights)
+        total: Tensor = _ScaledSquares.apply([1 / scale**2 for scale in scales], *weights)  # type: ignore[no-untyped-call]
         return total
 
 
@@ -156,7 +157,9 @@ def _scale_of(name: str, scales: Mapping[str, float]) -> float:
     for pattern, scale in scales.items():
         if fnmatchcase(layer, pattern):
             return scale
-    raise ArgumentError(f"weight_scale has no entry for layer {layer!r}; it has {', '.join(map(repr, scales))}. Add '*' for the rest.")
+    raise ArgumentError(
+        f"weight_scale has no entry for layer {layer!r}; it has {', '.join(map(repr, scales))}. Add '*' for the rest."
+    )
 
 
 def _check_scale(name: str, scale: float) -> None:

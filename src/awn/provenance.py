@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import subprocess
 import sys
-from collections.abc import Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -37,21 +35,6 @@ def provenance(**facts: Any) -> dict[str, Any]:
     }
 
 
-def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Write a JSON file whole or not at all.
-
-    >>> import tempfile
-    >>> folder = Path(tempfile.mkdtemp())
-    >>> write_json(folder / "result.json", {"accuracy": 1.0})
-    >>> (folder / "result.json").read_text()
-    '{\\n  "accuracy": 1.0\\n}\\n'
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(path.name + ".unfinished")
-    unfinished.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    unfinished.replace(path)
-
-
 def _relative(word: str) -> str:
     path = Path(word)
     return os.path.relpath(path) if path.is_absolute() else word
@@ -60,6 +43,9 @@ def _relative(word: str) -> str:
 def _commit() -> str | None:
     """The commit of the working folder, with a mark where files differ from it; None outside a repository."""
     described = subprocess.run(
-        ["git", "describe", "--always", "--abbrev=12", "--dirty=+changes"], capture_output=True, text=True, check=False
+        ["git", "describe", "--always", "--abbrev=12", "--dirty=+changes"],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     return described.stdout.strip() or None

@@ -13,7 +13,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from awn.errors import CheckpointError
-from awn.groups import WIDTH_NAME, WidthGroup, find_groups, tensor_names
+from awn.groups import WIDTH_NAME, WidthGroup, axes_by_tensor, find_groups, plain_name, tensor_names
 from awn.surgery import Optimizers, list_optimizers, set_units_
 
 # The optimizers to rewire while a state dict is loaded: torch's hook has no place for them.
@@ -32,18 +32,48 @@ def load_state_dict_(model: nn.Module, state: Mapping[str, Any], optimizer: Opti
     >>> awn.widths(narrow)
     {'hidden.0': 231}
     """
+    _check_fits(model, state)
     token = _optimizers.set(list_optimizers(optimizer))
     try:
         model.load_state_dict(state)
-    except RuntimeError as error:  # torch's own list of missing and unexpected keys
-        raise CheckpointError(f"the state dict does not belong to this {type(model).__name__}: {error}") from None
     finally:
         _optimizers.reset(token)
 
 
 def follow_state_dicts_(model: nn.Module) -> None:
     """Have `model.load_state_dict` bring the model to the widths of what it loads."""
-    model.register_load_state_dict_pre_hook(_take_widths)  # type: ignore[no-untyped-call]
+    model.register_load_state_dict_pre_hook(_take_widths)
+
+
+def ignore_state_dicts_(model: nn.Module) -> None:
+    """Undo `follow_state_dicts_`, in every part of a model."""
+    for module in model.modules():
+        for key, hook in list(module._load_state_dict_pre_hooks.items()):
+            if getattr(hook, "hook", None) is _take_widths:  # torch keeps it in a wrapper
+                del module._load_state_dict_pre_hooks[key]
+
+
+def _check_fits(model: nn.Module, state: Mapping[str, Any]) -> None:
+    """The same tensors, of the same shapes but for the learned widths; found out before anything is loaded."""
+    own = model.state_dict()
+    strange = [*sorted(own.keys() - state.keys()), *sorted(state.keys() - own.keys())]
+    if strange:
+        where = "missing from" if strange[0] in own else "unknown to the model but in"
+        raise CheckpointError(
+            f"the state dict belongs to another model than this {type(model).__name__}: {plain_name(strange[0])!r} is "
+            f"{where} the state dict, and so on for {len(strange)} entries. Nothing was loaded."
+        )
+    governed = {
+        tensor.data_ptr(): [axis.dim for _, axis in axes] for tensor, axes in axes_by_tensor(find_groups(model)).items()
+    }
+    for name, tensor in own.items():
+        free = governed.get(tensor.data_ptr(), [])
+        here, there = ([size for dim, size in enumerate(t.shape) if dim not in free] for t in (tensor, state[name]))
+        if here != there:
+            raise CheckpointError(
+                f"{plain_name(name)!r} has shape {tuple(state[name].shape)} in the state dict, "
+                f"{tuple(tensor.shape)} in the model, which no change of width explains. Nothing was loaded."
+            )
 
 
 def _take_widths(model: nn.Module, state: Mapping[str, Any], prefix: str, *_: Any) -> None:
@@ -80,7 +110,7 @@ def _capacity(model: nn.Module, group: WidthGroup, state: Mapping[str, Any], pre
     if len(found) != 1:
         raise CheckpointError(
             f"the tensors of layer {group.name!r} disagree on its size in the state dict "
-            f"({', '.join(f'{name}: {size}' for size, name in found.items())}); it belongs to another model, or is damaged. "
-            "Nothing was loaded."
+            f"({', '.join(f'{name}: {size}' for size, name in found.items())}); it belongs to another model, or is "
+            "damaged. Nothing was loaded."
         )
     return next(iter(found))

@@ -45,7 +45,13 @@ class Summary:
     def __str__(self) -> str:
         head = ("layer", "units", "parameters", "importance", "ν")
         rows = [
-            (row.layer, f"{row.units:,}", f"{row.parameters:,}", f"{row.share_of_importance:.1%}", f"{row.nu:.4g}")
+            (
+                row.layer,
+                f"{row.units:,}",
+                f"{row.parameters:,}",
+                f"{row.share_of_importance:.1%}",
+                f"{row.nu:.4g}",
+            )
             for row in self.layers
         ]
         inside = sum(row.parameters for row in self.layers)
@@ -72,10 +78,16 @@ def summary(model: nn.Module) -> Summary:
     rows = []
     for group in groups:
         made = {axis.tensor for axis in group.axes if axis.role == "producer" and isinstance(axis.tensor, nn.Parameter)}
-        value = group.width.nu.item()
+        value = group.width.value
         parameters = sum(math.prod(active_shape(tensor, table[tensor])) for tensor in made)
         rows.append(
-            LayerSummary(group.name, group.width.units, parameters, group.width.family.share(group.width.units, value), value)
+            LayerSummary(
+                group.name,
+                group.width.units,
+                parameters,
+                group.width.family.share(group.width.units, value),
+                value,
+            )
         )
     return Summary(tuple(rows), sum(row.units for row in rows), count_parameters(model))
 
@@ -88,11 +100,16 @@ def param_groups(
     Biases, norms and ν are never decayed. Groups with the same options are one, since each costs time.
 
     >>> import awn, torch
-    >>> optimizer = torch.optim.AdamW(awn.param_groups(awn.AdaptiveMLP(2, 2), lr=0.01, width_lr=0.003, weight_decay=0.1))
+    >>> model = awn.AdaptiveMLP(2, 2)
+    >>> optimizer = torch.optim.AdamW(awn.param_groups(model, lr=0.01, width_lr=0.003, weight_decay=0.1))
     >>> [(group["lr"], group["weight_decay"], len(group["params"])) for group in optimizer.param_groups]
     [(0.01, 0.1, 2), (0.01, 0.0, 2), (0.003, 0.0, 1)]
     """
-    for name, number in (("lr", lr), ("width_lr", lr if width_lr is None else width_lr), ("weight_decay", weight_decay)):
+    for name, number in (
+        ("lr", lr),
+        ("width_lr", lr if width_lr is None else width_lr),
+        ("weight_decay", weight_decay),
+    ):
         if not number >= 0:
             raise ArgumentError(f"{name} must be a number of at least 0, got {number}.")
     learned = {group.width.log_nu for group in find_groups(model)}
@@ -113,7 +130,9 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     sizes = [max(map(len, column)) for column in columns]
     lines = []
     for row in (head, *rows):
-        cells = [row[0].ljust(sizes[0]), *(cell.rjust(size) for cell, size in zip(row[1:], sizes[1:], strict=True))]
+        cells = [
+            row[0].ljust(sizes[0]),
+            *(cell.rjust(size) for cell, size in zip(row[1:], sizes[1:], strict=True)),
+        ]
         lines.append("  ".join(cells).rstrip())
     return "\n".join(lines)
-

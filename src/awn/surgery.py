@@ -16,7 +16,8 @@ from torch import Tensor, nn
 from torch.optim import LBFGS, Optimizer
 
 from awn.errors import ArgumentError, NonFiniteError, OptimizerError
-from awn.groups import WidthGroup, axes_by_tensor, require_groups, tensor_names
+from awn.groups import WidthGroup, axes_by_tensor, check_layers, require_groups, tensor_names
+from awn.importance import check_units
 from awn.initialise import GovernedAxes, draw_new_units_
 
 Optimizers: TypeAlias = Optimizer | Iterable[Optimizer] | None
@@ -89,7 +90,9 @@ def set_units_(
     """
     optimizers = list_optimizers(optimizer)
     groups = require_groups(model)
-    _check_names(groups, units)
+    check_layers(groups, units)
+    for name, number in units.items():
+        check_units(f"units[{name!r}]", number)
     moves = _plan(groups, units, capacities or {})
     if not moves:
         return {}
@@ -99,7 +102,9 @@ def set_units_(
     _check_optimizers(model, list(tensors), optimizers)
     with torch.no_grad():
         # All that can fail, for want of memory, is done here: nothing of the model has changed yet.
-        new = {tensor: _fresh(tensor, axes, moves) for tensor, axes in tensors.items() if _reshapes(tensor, axes, moves)}
+        new = {
+            tensor: _fresh(tensor, axes, moves) for tensor, axes in tensors.items() if _reshapes(tensor, axes, moves)
+        }
         new_states = [
             {p: _fresh_state(p, optimizer.state[p], tensors[p], moves) for p in new if p in optimizer.state}
             for optimizer in optimizers
@@ -195,7 +200,10 @@ def _clear_dropped_(tensor: Tensor, axes: GovernedAxes, moves: Mapping[str, _Mov
 
 
 def _clear_dropped_in_place_(
-    tensors: Mapping[Tensor, GovernedAxes], new: Mapping[Tensor, Tensor], optimizers: Sequence[Optimizer], moves: Mapping[str, _Move]
+    tensors: Mapping[Tensor, GovernedAxes],
+    new: Mapping[Tensor, Tensor],
+    optimizers: Sequence[Optimizer],
+    moves: Mapping[str, _Move],
 ) -> None:
     for tensor, axes in tensors.items():
         if tensor in new:
@@ -216,15 +224,6 @@ def _rewire_(optimizer: Optimizer, new: Mapping[Tensor, Tensor], states: Mapping
         optimizer.state[new[old]] = state
 
 
-def _check_names(groups: Sequence[WidthGroup], units: Mapping[str, int]) -> None:
-    known = {group.name: group.width for group in groups}
-    for name, number in units.items():
-        if name not in known:
-            raise ArgumentError(f"no layer {name!r} has a learned width. Those that have: {', '.join(map(repr, known))}.")
-        if isinstance(number, bool) or not isinstance(number, int) or number < 1:
-            raise ArgumentError(f"the number of units of {name!r} must be a whole number of at least 1, got {number!r}.")
-
-
 def _check_optimizers(model: nn.Module, tensors: Sequence[Tensor], optimizers: Sequence[Optimizer]) -> None:
     """Every trained tensor must be in an optimizer, and every state must be one that can be resized."""
     if not optimizers:
@@ -243,9 +242,9 @@ def _check_optimizers(model: nn.Module, tensors: Sequence[Tensor], optimizers: S
             for key, value in optimizer.state.get(tensor, {}).items():
                 if not _can_follow(value, tensor):
                     raise OptimizerError(
-                        f"{type(optimizer).__name__} keeps {key!r} for {tensor_names(model)[tensor]!r} in a form that is "
-                        f"neither a number nor of the parameter's shape {tuple(tensor.shape)}, so it cannot follow a "
-                        "change of width. Use an optimizer with state per weight, such as Adam or SGD."
+                        f"{type(optimizer).__name__} keeps {key!r} for {tensor_names(model)[tensor]!r} in a form "
+                        f"that is neither a number nor of the parameter's shape {tuple(tensor.shape)}, so it cannot "
+                        "follow a change of width. Use an optimizer with state per weight, such as Adam or SGD."
                     )
 
 
@@ -269,4 +268,3 @@ def _lost_number(model: nn.Module, group: WidthGroup, optimizers: Sequence[Optim
 
 def _is_finite(tensor: Tensor) -> bool:
     return bool(torch.isfinite(tensor).all())
-

@@ -88,6 +88,11 @@ class Width(nn.Module):
         """ν, the family's learned value, as a tensor that gradients flow through."""
         return self.log_nu.exp() + self.family.lower
 
+    @property
+    def value(self) -> float:
+        """ν as a number."""
+        return self._value(self.log_nu.item())
+
     def importance(self) -> Tensor:
         """The importance of every slot of the capacity, exactly 0 for the inert ones.
 
@@ -125,6 +130,11 @@ class Width(nn.Module):
         value = self.family.value_for(units - 0.5, self.quantile)
         with torch.no_grad():
             self.log_nu.fill_(math.log(value - self.family.lower))
+
+    def hold_(self) -> None:
+        """Lower the quantile to what the present units hold, so that they are what ν asks for from now on."""
+        self.quantile = self.family.share(self.units - 0.5, self.value)
+        self.min_units = min(self.min_units, self.units)
 
     def set_units(self, units: int, capacity: int) -> None:
         """Record a width and a capacity. Only `awn.surgery` calls it: the tensors must have that size."""

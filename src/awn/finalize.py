@@ -1,0 +1,38 @@
+"""The way out: a plain module that needs no awn."""
+
+from __future__ import annotations
+
+import copy
+
+from torch import nn
+
+from awn.gate import remove_gate_
+from awn.groups import WIDTH_NAME, require_groups
+from awn.mlp import AdaptiveMLP
+from awn.state import ignore_state_dicts_
+from awn.surgery import set_units_
+
+
+def finalize(model: nn.Module) -> nn.Module:
+    """A plain copy: exact shapes, the importance folded into the weights, nothing of awn left in it.
+
+    An `AdaptiveMLP` becomes an `nn.Sequential`; any other model keeps its class.
+
+    >>> import awn
+    >>> awn.finalize(awn.AdaptiveMLP(2, 2, importance=awn.Exponential.for_units(10)))
+    Sequential(
+      (0): Linear(in_features=2, out_features=10, bias=True)
+      (1): ReLU()
+      (2): Linear(in_features=10, out_features=2, bias=True)
+    )
+    """
+    plain = copy.deepcopy(model)
+    groups = require_groups(plain)
+    present = {group.name: group.width.units for group in groups}
+    set_units_(plain, present, None, capacities=present)
+    for group in groups:
+        for axis in group.consumers:
+            remove_gate_(axis)
+        delattr(group.axes[0].module, WIDTH_NAME)
+    ignore_state_dicts_(plain)
+    return plain.as_sequential() if isinstance(plain, AdaptiveMLP) else plain

@@ -1,0 +1,55 @@
+"""Trees: nested dicts, lists and tensors as JSON plus a flat table of tensors, so that no pickle is needed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from torch import Tensor
+
+from awn.errors import CheckpointError
+
+_KIND = "~"  # marks a JSON object that stands for something JSON has no form for
+
+
+def pack(value: Any, path: str, tensors: dict[str, Tensor]) -> Any:
+    """The JSON form of a value; its tensors are put in `tensors` under their path.
+
+    >>> tensors = {}
+    >>> pack({"betas": (0.9, 0.999), 3: None}, "state", tensors)
+    {'~': 'dict', 'items': [['betas', {'~': 'tuple', 'items': [0.9, 0.999]}], [3, None]]}
+    """
+    if value is None or type(value) in (bool, int, str) or isinstance(value, float):
+        return value
+    if isinstance(value, Tensor):
+        tensors[path] = value
+        return {_KIND: "tensor", "items": path}
+    if type(value) in (list, tuple):
+        items = [pack(item, f"{path}.{number}", tensors) for number, item in enumerate(value)]
+        return items if type(value) is list else {_KIND: "tuple", "items": items}
+    if isinstance(value, dict):
+        pairs = [[pack(key, f"{path}.key", {}), pack(item, f"{path}.{key}", tensors)] for key, item in value.items()]
+        return {_KIND: "counter" if isinstance(value, Counter) else "dict", "items": pairs}
+    raise CheckpointError(
+        f"{path!r} is a {type(value).__name__}, which has no form without pickle. "
+        "Save numbers, strings, tensors, and lists and dicts of them."
+    )
+
+
+def unpack(form: Any, tensors: dict[str, Tensor]) -> Any:
+    """The value whose JSON form `pack` made.
+
+    >>> unpack({"~": "dict", "items": [[3, {"~": "tuple", "items": [0.9]}]]}, {})
+    {3: (0.9,)}
+    """
+    if isinstance(form, list):
+        return [unpack(item, tensors) for item in form]
+    if not isinstance(form, dict):
+        return form
+    kind, items = form[_KIND], form["items"]
+    if kind == "tensor":
+        return tensors[items]
+    if kind == "tuple":
+        return tuple(unpack(items, tensors))
+    mapping = {unpack(key, tensors): unpack(item, tensors) for key, item in items}
+    return Counter(mapping) if kind == "counter" else mapping
