@@ -58,19 +58,22 @@ def resize_(model: nn.Module, optimizer: Optimizers, *, generator: torch.Generat
     optimizers = list_optimizers(optimizer)
     groups = require_groups(model)
     stored = torch.stack([group.width.log_nu.detach() for group in groups]).tolist()  # one read for all layers
-    targets = {}
+    settled = []
     for group, log_nu in zip(groups, stored, strict=True):
         try:
-            targets[group.name] = group.width.target(log_nu)
+            settled.append(group.width.settle(log_nu))
         except NonFiniteError as error:
             raise NonFiniteError(_lost_number(model, group, optimizers, error)) from None
     if optimizers and any(group.width.optimizer_may_be_stale for group in groups):
         _check_optimizers(model, list(axes_by_tensor(groups)), optimizers)
         for group in groups:
             group.width.optimizer_may_be_stale = False
-    resized = set_units_(model, targets, optimizers, generator=generator)
-    for group, log_nu in zip(groups, stored, strict=True):
-        group.width.project_(log_nu)
+    targets = {group.name: units for group, (units, _) in zip(groups, settled, strict=True)}
+    as_they_are = all(group.width.units == targets[group.name] for group in groups)
+    resized = {} if as_they_are else set_units_(model, targets, optimizers, generator=generator)
+    for group, before, (_, log_nu) in zip(groups, stored, settled, strict=True):
+        if log_nu != before:  # it had drifted past a bound
+            group.width.move_(log_nu)
     return resized
 
 

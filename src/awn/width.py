@@ -74,11 +74,10 @@ class Width(nn.Module):
         #: Whether Parameters were replaced without an optimizer at hand, so that one built before is out of date.
         self.optimizer_may_be_stale = False
 
-        start = self.nearest_within_bounds(family.start)
-        self.units = self.clamp(family.width(quantile, start))
+        self.units, log_nu = self.settle(self._stored(family.start))
         self.capacity = self.capacity_for(self.units)
         # The logarithm, so that an optimizer's step changes ν by a share of itself, whatever its size.
-        self.log_nu = nn.Parameter(torch.tensor(math.log(start - family.lower), device=device))
+        self.log_nu = nn.Parameter(torch.tensor(log_nu, device=device))
         self.register_buffer("index", torch.empty(0, device=device), persistent=False)
         self.register_buffer("active", torch.empty(0, device=device), persistent=False)
         self.set_units(self.units, self.capacity)
@@ -106,30 +105,39 @@ class Width(nn.Module):
         p = torch.tensor(1 - self.quantile, dtype=self.log_nu.dtype, device=self.log_nu.device)
         return self.family.inverse_survival(p, self.nu)
 
-    def target(self, log_nu: float) -> int:
-        """The number of units that the stored value `log_nu` asks for, within the bounds."""
-        return self.clamp(self.family.width(self.quantile, self.nearest_within_bounds(self._value(log_nu))))
+    def settle(self, log_nu: float) -> tuple[int, float]:
+        """The number of units that a stored value asks for, and the value, brought back if it is past a bound.
 
-    def project_(self, log_nu: float) -> None:
-        """Bring ν, whose stored value is `log_nu`, back to the nearest bound if it has drifted past one."""
+        >>> Width(max_units=100).settle(math.log(0.001))
+        (100, -3.77...)
+        """
         value = self._value(log_nu)
-        nearest = self.nearest_within_bounds(value)
-        if nearest != value:
-            with torch.no_grad():
-                self.log_nu.fill_(math.log(nearest - self.family.lower))
+        soft = self.family.soft_width(self.quantile, value)
+        if math.isnan(soft):
+            raise NonFiniteError(f"ν = {value:g} gives no width")
+        lowest = max(self.min_units - 1.0, _SMALLEST_SOFT_WIDTH)
+        bounded = max(lowest, soft if self.max_units is None else min(soft, self.max_units))
+        if not math.isfinite(bounded):
+            raise NonFiniteError(f"ν = {value:g} gives no finite width")
+        if bounded != soft:
+            log_nu = self._stored(self.family.value_for(bounded, self.quantile))
+        return max(self.min_units, math.ceil(bounded)), log_nu
+
+    def move_(self, log_nu: float) -> None:
+        """Set the stored value of ν."""
+        with torch.no_grad():
+            self.log_nu.fill_(log_nu)
 
     def move_to_(self, units: int) -> None:
         """Set ν so that the next resize gives `units` units.
 
         >>> width = Width(Exponential.for_units(128))
         >>> width.move_to_(64)
-        >>> width.target(width.log_nu.item())
+        >>> width.settle(width.log_nu.item())[0]
         64
         """
         check_units("units", units)
-        value = self.family.value_for(units - 0.5, self.quantile)
-        with torch.no_grad():
-            self.log_nu.fill_(math.log(value - self.family.lower))
+        self.move_(self._stored(self.family.value_for(units - 0.5, self.quantile)))
 
     def hold_(self) -> None:
         """Lower the quantile to what the present units hold, so that they are what ν asks for from now on."""
@@ -164,22 +172,6 @@ class Width(nn.Module):
             return False
         return self.capacity - units <= (0 if self.block == 1 else 2 * self._allocation_step(units))
 
-    def clamp(self, units: int) -> int:
-        """The nearest allowed number of units."""
-        return max(self.min_units, units if self.max_units is None else min(units, self.max_units))
-
-    def nearest_within_bounds(self, value: float) -> float:
-        """The learned value nearest to `value` whose width lies within `min_units` and `max_units`."""
-        soft = self.family.soft_width(self.quantile, value)
-        if math.isnan(soft):
-            raise NonFiniteError(f"ν = {value:g} gives no width")
-        lowest = max(self.min_units - 1.0, _SMALLEST_SOFT_WIDTH)
-        if soft < lowest:
-            return self.family.value_for(lowest, self.quantile)
-        if self.max_units is not None and soft > self.max_units:
-            return self.family.value_for(self.max_units, self.quantile)
-        return value
-
     def get_extra_state(self) -> Tensor:
         """What a state dict must hold besides ν: the number of units and the quantile."""
         return torch.tensor([float(self.units), self.quantile], dtype=torch.float64)
@@ -192,6 +184,9 @@ class Width(nn.Module):
     def extra_repr(self) -> str:
         """What `print(model)` shows."""
         return f"units={self.units}, capacity={self.capacity}, quantile={self.quantile:g}, {self.family}"
+
+    def _stored(self, value: float) -> float:
+        return math.log(value - self.family.lower)
 
     def _value(self, log_nu: float) -> float:
         if not math.isfinite(log_nu):
