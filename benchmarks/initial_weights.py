@@ -1,5 +1,7 @@
 """Which scale, which start of biases and of new units train best on SpiralHard and Spiral.
 
+Biases start from U(±1/√inputs), torch's own way, or from zero.
+
 Run: python benchmarks/initial_weights.py            (about half an hour on one core)
 Writes results/initial_weights.json, a row a run; docs/decisions.md reads it.
 """
@@ -8,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import math
 import time
 from pathlib import Path
 from typing import Any
@@ -55,8 +56,10 @@ def train(data: str, scale: Any, bias: str, new_units: Any, seed: int, epochs: i
         importance=awn.Exponential(rate=0.01, scale=scale),
         new_units=new_units,
     )
-    if bias == "uniform":
-        draw_biases_(model)
+    if bias == "zero":
+        for layer in model.hidden:
+            assert isinstance(layer, nn.Linear)
+            nn.init.zeros_(layer.bias)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01, fused=True)
     samples, reached = len(parts.train.y), None
     started = time.perf_counter()
@@ -76,17 +79,6 @@ def train(data: str, scale: Any, bias: str, new_units: Any, seed: int, epochs: i
         "epochs_to_99.5%_validation": reached,
         "seconds": round(time.perf_counter() - started, 1),
     }
-
-
-def draw_biases_(model: awn.AdaptiveMLP) -> None:
-    """Torch's usual start of a linear layer's bias, U(±1/√inputs), for the active units."""
-    inputs = 2
-    for layer in model.hidden:
-        assert isinstance(layer, nn.Linear)
-        assert isinstance(layer.width, awn.Width)
-        bound = 1 / math.sqrt(inputs)
-        nn.init.uniform_(layer.bias.data[: layer.width.units], -bound, bound)
-        inputs = layer.width.units
 
 
 def accuracy(model: nn.Module, samples: Any) -> float:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 from torch import Tensor, nn
-from torch.nn.utils import parametrize
 
 Role = Literal["producer", "consumer"]
 
@@ -32,9 +31,8 @@ class Axis:
     @property
     def holder(self) -> nn.Module:
         """The module that stores the tensor: a parametrized tensor lives inside its parametrization."""
-        if parametrize.is_parametrized(self.module, self.name):
-            parametrizations = self.module.parametrizations
-            assert isinstance(parametrizations, nn.ModuleDict)
+        parametrizations = self.module._modules.get("parametrizations")
+        if isinstance(parametrizations, nn.ModuleDict) and self.name in parametrizations:
             return parametrizations[self.name]
         return self.module
 

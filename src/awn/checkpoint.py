@@ -52,12 +52,8 @@ def save(model: nn.Module, folder: str | Path) -> None:
     {'hidden.0': 231}
     """
     config = describe(model)
-    write_files(
-        {
-            Path(folder) / "model.safetensors": tensor_file(dict(model.state_dict()), config),
-            Path(folder) / "config.json": json_file(config),
-        }
-    )
+    content = tensor_file(dict(model.state_dict()), config)
+    write_files({Path(folder) / "model.safetensors": content, Path(folder) / "config.json": json_file(config)})
 
 
 def load(folder: str | Path, model: nn.Module | None = None, *, families: Iterable[type[Importance]] = ()) -> nn.Module:
@@ -71,6 +67,23 @@ def load(folder: str | Path, model: nn.Module | None = None, *, families: Iterab
         raise CheckpointError(f"there is no folder {folder}.")
     tensors, config = read_tensors(folder / "model.safetensors")
     _check_config(folder, config)
+    return rebuild(tensors, config, model, families=families)
+
+
+def rebuild(
+    tensors: Mapping[str, Tensor],
+    config: Config,
+    model: nn.Module | None = None,
+    *,
+    families: Iterable[type[Importance]] = (),
+) -> nn.Module:
+    """The model that has a description by `describe` and these tensors.
+
+    >>> import awn
+    >>> model = awn.AdaptiveMLP(2, 2)
+    >>> awn.widths(rebuild(model.state_dict(), describe(model)))
+    {'hidden.0': 231}
+    """
     own: list[type[Importance]] = [Exponential, PowerLaw, Sigmoid, *families]
     known = {family.__name__: family for family in own}
     if model is None:
@@ -115,10 +128,7 @@ def resume_run_(path: str | Path, model: nn.Module, optimizer: Optimizers, **par
     >>> awn.resume_run_(path, model, optimizer)
     {'epoch': 7}
     """
-    tensors, description = read_tensors(Path(path))
-    if not isinstance(description, dict) or description.get("format") != FORMAT or "run" not in description:
-        raise CheckpointError(f"{path} is not a run that this version of awn can resume.")
-    state = unpack(description["run"], tensors)
+    state = _read_run(Path(path))
     optimizers = list_optimizers(optimizer)
     _check_run(path, state, optimizers, parts)
     load_state_dict_(model, state["model"], optimizers)
@@ -128,6 +138,18 @@ def resume_run_(path: str | Path, model: nn.Module, optimizer: Optimizers, **par
         part.load_state_dict(state["parts"][name])
     set_random_states(state["random"])
     return state["extra"]
+
+
+def read_extra(path: str | Path) -> Any:
+    """What `save_run` was given as `extra`, with nothing else read into anything."""
+    return _read_run(Path(path))["extra"]
+
+
+def _read_run(path: Path) -> Any:
+    tensors, description = read_tensors(path)
+    if not isinstance(description, dict) or description.get("format") != FORMAT or "run" not in description:
+        raise CheckpointError(f"{path} is not a run that this version of awn can resume.")
+    return unpack(description["run"], tensors)
 
 
 def random_states() -> dict[str, Any]:

@@ -27,3 +27,7 @@ class NonFiniteError(AwnError, ArithmeticError):
 
 class CheckpointError(AwnError, ValueError):
     """A folder or a state dict that cannot be read, or does not belong to the model."""
+
+
+class MissingExtraError(AwnError, ImportError):
+    """An optional dependency that is not installed."""

@@ -41,9 +41,8 @@ class WidthGroup:
         """The weights and biases of the layers that make or read the units; norms are not among them."""
         for axis in self.axes:
             if axis.fill is None:
-                yield from axis.module.parameters(recurse=False)
-                if axis.holder is not axis.module:
-                    yield from axis.holder.parameters(recurse=False)
+                for holder in (axis.module, axis.holder):
+                    yield from (weight for weight in holder._parameters.values() if weight is not None)
 
 
 def find_groups(model: nn.Module) -> list[WidthGroup]:
@@ -53,11 +52,18 @@ def find_groups(model: nn.Module) -> list[WidthGroup]:
     >>> [group.name for group in find_groups(awn.AdaptiveMLP(2, 2, hidden_layers=2))]
     ['hidden.0', 'hidden.1']
     """
-    return [
-        WidthGroup(path.removesuffix(WIDTH_NAME).removesuffix("."), module)
-        for path, module in model.named_modules()
-        if isinstance(module, Width)
-    ]
+    found: dict[Width, str] = {}
+    _collect_widths(model, "", found)
+    return [WidthGroup(path, width) for width, path in found.items()]
+
+
+def _collect_widths(module: nn.Module, path: str, found: dict[Width, str]) -> None:
+    # A walk of our own: it happens at every step, and named_modules() takes several times as long.
+    for name, child in module._modules.items():
+        if isinstance(child, Width):
+            found.setdefault(child, path)
+        elif child is not None and child._modules:
+            _collect_widths(child, f"{path}.{name}" if path else name, found)
 
 
 def require_groups(model: nn.Module) -> list[WidthGroup]:

@@ -2,17 +2,16 @@
 
 Kaiming+ keeps the variance of activations constant from layer to layer although units are scaled by their
 importance: Var[w] = gain² / Σ f², over the units that a weight reads; a weight that reads plain inputs has f = 1.
-The gain is √2 for the ReLU family, 1 for the tanh family.
+The gain is √2 for the ReLU family, 1 for the tanh family. Biases start as torch's do, U(±1/√inputs).
 
-New units: `"rescaled"` draws them with the deviation their layer's weights would have in a fresh network;
-`"normal"` draws every weight from N(0, 1), as the paper does; `"zero"` is `"rescaled"` with the outgoing weights
-zero, so that growing does not change what the network computes.
+New units: `"rescaled"` draws them as a fresh network would; `"zero"` does too, but with outgoing weights of zero, so
+that growing does not change what the network computes; `"normal"` draws every weight from N(0, 1), as the paper does.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -41,23 +40,17 @@ def gain_of(activation: nn.Module) -> float:
 
 
 def kaiming_plus_(groups: Sequence[WidthGroup], generator: torch.Generator | None = None) -> None:
-    """Draw all active weights of fresh layers anew; biases start at zero, inert units stay zero.
+    """Draw all active units of fresh layers anew; inert ones are zero.
 
     >>> import awn
     >>> model = awn.AdaptiveMLP(2, 2, hidden_layers=2)
     >>> kaiming_plus_(awn.find_groups(model), generator=torch.Generator().manual_seed(0))
     """
+    inputs = active_inputs(groups)
     for tensor, axes in axes_by_tensor(groups).items():
         with torch.no_grad():
             tensor.zero_()
-            fresh = active_part(tensor, axes)
-            fills = [axis.fill for _, axis in axes if axis.fill is not None]
-            if fills:
-                fresh.fill_(fills[0])
-            elif tensor.dim() == 1:
-                fresh.zero_()
-            else:
-                _draw_(fresh, kaiming_plus_deviation(tensor, axes), generator)
+            _draw_as_fresh_(active_part(tensor, axes), tensor, axes, inputs, generator)
 
 
 def kaiming_plus_deviation(weight: Tensor, axes: GovernedAxes) -> float:
@@ -70,12 +63,16 @@ def kaiming_plus_deviation(weight: Tensor, axes: GovernedAxes) -> float:
 
 
 def draw_new_units_(
-    tensor: Tensor, axes: GovernedAxes, first_new: Sequence[int], generator: torch.Generator | None
+    tensor: Tensor,
+    axes: GovernedAxes,
+    first_new: Sequence[int],
+    inputs: Mapping[nn.Module, int],
+    generator: torch.Generator | None,
 ) -> None:
     """Start the units of `tensor` that are new: along each governed axis, those from `first_new` on.
 
-    The widths must already be the new ones. Only active units are drawn, so that the random numbers used do
-    not depend on the capacity.
+    The widths, and `inputs`, must already be the new ones. Only active units are drawn, so that the random numbers
+    used do not depend on the capacity.
     """
     part = active_part(tensor, axes)
     for (group, axis), first in zip(axes, first_new, strict=True):
@@ -83,14 +80,23 @@ def draw_new_units_(
         if new_entries <= 0:
             continue
         new = part.narrow(axis.dim, first * axis.repeat, new_entries)
-        if axis.fill is not None:
-            new.fill_(axis.fill)
-        elif group.width.new_units == "normal":
-            _draw_(new, 1.0, generator)
-        elif tensor.dim() == 1 or (axis.role == "consumer" and group.width.new_units == "zero"):
+        if group.width.new_units == "zero" and axis.role == "consumer":
             new.zero_()
+        elif group.width.new_units == "normal" and axis.fill is None:
+            new.copy_(_normal(new, generator))
         else:
-            _draw_(new, kaiming_plus_deviation(tensor, axes), generator)
+            _draw_as_fresh_(new, tensor, axes, inputs, generator)
+
+
+def active_inputs(groups: Sequence[WidthGroup]) -> dict[nn.Module, int]:
+    """How many active inputs the units of each layer read."""
+    inputs = {}
+    for tensor, axes in axes_by_tensor(groups).items():
+        shape = active_shape(tensor, axes)
+        for _, axis in axes:
+            if axis.role == "producer" and tensor.dim() > 1:
+                inputs[axis.module] = math.prod(shape) // shape[axis.dim]
+    return inputs
 
 
 def active_part(tensor: Tensor, axes: GovernedAxes) -> Tensor:
@@ -98,12 +104,28 @@ def active_part(tensor: Tensor, axes: GovernedAxes) -> Tensor:
     return tensor[tuple(slice(size) for size in active_shape(tensor, axes))]
 
 
+def _draw_as_fresh_(
+    part: Tensor,
+    tensor: Tensor,
+    axes: GovernedAxes,
+    inputs: Mapping[nn.Module, int],
+    generator: torch.Generator | None,
+) -> None:
+    """Draw a part of a tensor as in a fresh network. Drawn apart and copied: the part's strides then do not matter."""
+    axis = axes[0][1]
+    if axis.fill is not None:
+        part.fill_(axis.fill)
+    elif tensor.dim() > 1:
+        part.copy_(_normal(part, generator) * kaiming_plus_deviation(tensor, axes))
+    else:
+        uniform = torch.rand(part.shape, dtype=part.dtype, device=part.device, generator=generator)
+        part.copy_((2 * uniform - 1) / math.sqrt(inputs[axis.module]))
+
+
 def _fan_in(weight: Tensor, axis: Axis) -> float:
     """How many entries an output reads, for a consumer a unit: the kernel's size times the repeat."""
     if weight.dim() < 2 or axis.dim > 1:
-        raise ArgumentError(
-            f"cannot tell inputs from outputs in a weight of shape {tuple(weight.shape)}, axis {axis.dim}."
-        )
+        raise ArgumentError(f"a weight of shape {tuple(weight.shape)} has no inputs and outputs to tell apart.")
     kernel = weight[0, 0].numel()
     return kernel * axis.repeat if axis.role == "consumer" else weight.shape[1 - axis.dim] * kernel
 
@@ -112,6 +134,5 @@ def _sum_of_squares(group: WidthGroup) -> float:
     return group.width.importance().detach().double().square().sum().item()
 
 
-def _draw_(part: Tensor, deviation: float, generator: torch.Generator | None) -> None:
-    # Drawn apart and copied: normal_ on a strided view would use random numbers in an order of its own.
-    part.copy_(torch.randn(part.shape, dtype=part.dtype, device=part.device, generator=generator) * deviation)
+def _normal(like: Tensor, generator: torch.Generator | None) -> Tensor:
+    return torch.randn(like.shape, dtype=like.dtype, device=like.device, generator=generator)

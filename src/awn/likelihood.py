@@ -10,17 +10,19 @@ from torch.nn import functional as F
 from awn.errors import ArgumentError
 
 
-def categorical(logits: Tensor, target: Tensor, *, class_weight: Tensor | None = None) -> Tensor:
+def categorical(logits: Tensor, target: Tensor, sample_weight: Tensor | None = None) -> Tensor:
     """One of several classes: logits [samples, classes], target [samples] of class numbers.
 
     >>> import torch
     >>> categorical(torch.tensor([[0.0, 0.0]]), torch.tensor([1]))
     tensor(0.6931)
     """
-    return F.cross_entropy(logits, target, weight=class_weight)
+    if sample_weight is None:
+        return F.cross_entropy(logits, target)
+    return _weighted(F.cross_entropy(logits, target, reduction="none"), sample_weight)
 
 
-def bernoulli(logits: Tensor, target: Tensor) -> Tensor:
+def bernoulli(logits: Tensor, target: Tensor, sample_weight: Tensor | None = None) -> Tensor:
     """Yes or no, for each output on its own: logits and targets in 0 … 1 of the same shape [samples, outputs].
 
     >>> import torch
@@ -28,10 +30,11 @@ def bernoulli(logits: Tensor, target: Tensor) -> Tensor:
     tensor(1.3863)
     """
     _check_same_shape(logits, target)
-    return F.binary_cross_entropy_with_logits(logits, target, reduction="sum") / len(target)
+    each = F.binary_cross_entropy_with_logits(logits, target, reduction="none")
+    return _weighted(each.reshape(len(each), -1).sum(1), sample_weight)
 
 
-def gaussian(mean: Tensor, target: Tensor, *, deviation: float = 1.0) -> Tensor:
+def gaussian(mean: Tensor, target: Tensor, sample_weight: Tensor | None = None, *, deviation: float = 1.0) -> Tensor:
     """Numbers with Gaussian noise of a given deviation: mean and target of the same shape [samples, outputs].
 
     >>> import torch
@@ -41,9 +44,14 @@ def gaussian(mean: Tensor, target: Tensor, *, deviation: float = 1.0) -> Tensor:
     _check_same_shape(mean, target)
     if not (math.isfinite(deviation) and deviation > 0):
         raise ArgumentError(f"deviation must be a finite number above 0, got {deviation}.")
-    outputs = target.numel() / len(target)
+    each = F.mse_loss(mean, target, reduction="none") / (2 * deviation**2)
     constant = math.log(deviation) + 0.5 * math.log(2 * math.pi)
-    return F.mse_loss(mean, target, reduction="sum") / (2 * deviation**2 * len(target)) + outputs * constant
+    return _weighted((each + constant).reshape(len(each), -1).sum(1), sample_weight)
+
+
+def _weighted(each: Tensor, sample_weight: Tensor | None) -> Tensor:
+    """The mean over the samples. Weights are those of a whole data set, with a mean of 1, so they are not renormed."""
+    return each.mean() if sample_weight is None else (each * sample_weight).mean()
 
 
 def _check_same_shape(prediction: Tensor, target: Tensor) -> None:

@@ -58,7 +58,7 @@ class AdaptiveMLP(nn.Module):
         min_units: int = 1,
         max_units: int | None = None,
         block: int = 32,
-        new_units: NewUnits = "rescaled",
+        new_units: NewUnits = "zero",
         shared_width: bool = False,
         batch_norm: bool = False,
         dropout: float = 0.0,

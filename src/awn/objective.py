@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -24,6 +25,12 @@ class Objective:
     weights: Tensor
     width: Tensor
     budget: Tensor
+
+    @classmethod
+    def of_data(cls, nll: Tensor) -> Objective:
+        """The objective of a network whose widths are fixed: the data term alone."""
+        none = nll.new_zeros(())
+        return cls(nll, nll, none, none, none)
 
     def terms(self) -> dict[str, float]:
         """Every term as a number, for logs."""
@@ -59,11 +66,10 @@ def objective(
         )
     groups = require_groups(model)
     none = nll.new_zeros(())
-    weights, width = prior.weight_term(model, groups), prior.width_term(groups, time)
+    weights, width = prior.weight_term(model, groups, n_samples), prior.width_term(groups, time)
     penalty = None if budget is None else budget.penalty(model, groups)
     total = nll
     if weights is not None:
-        weights = weights / n_samples
         total = total + weights
     if width is not None:
         width = width / n_samples
@@ -78,7 +84,7 @@ def objective(
         none if penalty is None else penalty,
     )
     # On an accelerator the look would make the host wait at every step; there, resize_ finds out.
-    if total.device.type == "cpu" and not torch.isfinite(total):
+    if total.device.type == "cpu" and not math.isfinite(total.item()):
         raise NonFiniteError(_what_is_lost(model, result, time))
     return result
 

@@ -117,8 +117,8 @@ class Prior:
             term = term - torch.log1p(torch.exp(-2 * self.width_mean * nu / scale**2))
         return term.sum()
 
-    def weight_term(self, model: nn.Module, groups: Sequence[WidthGroup]) -> Tensor | None:
-        """‖ρ‖² / (2 σ_θ²) over the weights of active units; None where the prior is uninformative."""
+    def weight_term(self, model: nn.Module, groups: Sequence[WidthGroup], n_samples: int) -> Tensor | None:
+        """‖ρ‖² / (2 σ_θ² N) over the weights of active units; None where the prior is uninformative."""
         if self.weight_scale is None:
             return None
         weights = list(dict.fromkeys(weight for group in groups for weight in group.weights()))
@@ -127,7 +127,8 @@ class Prior:
             scales = [_scale_of(names[weight], self.weight_scale) for weight in weights]
         else:
             scales = [self.weight_scale] * len(weights)
-        total: Tensor = _ScaledSquares.apply([1 / scale**2 for scale in scales], *weights)  # type: ignore[no-untyped-call]
+        factors = [1 / (scale**2 * n_samples) for scale in scales]
+        total: Tensor = _ScaledSquares.apply(factors, *weights)  # type: ignore[no-untyped-call]
         return total
 
 
@@ -141,13 +142,15 @@ class _ScaledSquares(torch.autograd.Function):
     def forward(ctx: Any, factors: list[float], *weights: Tensor) -> Tensor:
         ctx.factors = factors
         ctx.save_for_backward(*weights)
-        norms = torch.stack(torch._foreach_norm(list(weights)))
-        return 0.5 * norms.square().dot(norms.new_tensor(factors))
+        norms = torch._foreach_norm(weights)
+        torch._foreach_mul_(norms, [math.sqrt(factor / 2) for factor in factors])
+        scaled = torch.stack(norms)
+        return scaled.dot(scaled)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *grad: Tensor) -> tuple[Any, ...]:
-        gradients = torch._foreach_mul(list(ctx.saved_tensors), ctx.factors)
+        gradients = torch._foreach_mul(ctx.saved_tensors, ctx.factors)
         torch._foreach_mul_(gradients, grad[0])
         return (None, *gradients)
 

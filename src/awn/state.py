@@ -10,6 +10,7 @@ import contextvars
 from collections.abc import Mapping
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from awn.errors import CheckpointError
@@ -90,7 +91,9 @@ def _take_widths(model: nn.Module, state: Mapping[str, Any], prefix: str, *_: An
                 f"the state dict gives layer {group.name!r} {units[group.name]} units, "
                 f"but its tensors have room for {capacities[group.name]}: it is damaged."
             )
-    set_units_(model, units, _optimizers.get(), capacities=capacities)
+    # A generator apart: what is drawn here is about to be overwritten, and must not use up the run's random numbers.
+    apart = torch.Generator(next(model.parameters()).device)
+    set_units_(model, units, _optimizers.get(), capacities=capacities, generator=apart)
 
 
 def _capacity(model: nn.Module, group: WidthGroup, state: Mapping[str, Any], prefix: str) -> int:

@@ -18,7 +18,7 @@ from torch.optim import LBFGS, Optimizer
 from awn.errors import ArgumentError, NonFiniteError, OptimizerError
 from awn.groups import WidthGroup, axes_by_tensor, check_layers, require_groups, tensor_names
 from awn.importance import check_units
-from awn.initialise import GovernedAxes, draw_new_units_
+from awn.initialise import GovernedAxes, active_inputs, draw_new_units_
 
 Optimizers: TypeAlias = Optimizer | Iterable[Optimizer] | None
 State: TypeAlias = dict[str, Any]
@@ -116,6 +116,7 @@ def set_units_(
         for group in groups:
             if group.name in moves:
                 group.width.set_units(moves[group.name].after, moves[group.name].capacity)
+        inputs = active_inputs(groups)
         for tensor, axes in tensors.items():
             for _, axis in axes:
                 if tensor in new:
@@ -123,7 +124,7 @@ def set_units_(
                 if axis.size_name is not None:
                     setattr(axis.module, axis.size_name, axis.tensor.shape[axis.dim])
             first_new = [moves[group.name].before if group.name in moves else group.width.units for group, _ in axes]
-            draw_new_units_(new.get(tensor, tensor), axes, first_new, generator)
+            draw_new_units_(new.get(tensor, tensor), axes, first_new, inputs, generator)
         for one, states in zip(optimizers, new_states, strict=True):
             _rewire_(one, new, states)
     if new and not optimizers:

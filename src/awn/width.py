@@ -43,7 +43,7 @@ class Width(nn.Module):
         min_units: int = 1,
         max_units: int | None = None,
         block: int = 32,
-        new_units: NewUnits = "rescaled",
+        new_units: NewUnits = "zero",
         gain: float = math.sqrt(2),
         device: torch.device | str | None = None,
     ) -> None:

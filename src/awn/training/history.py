@@ -1,0 +1,60 @@
+"""History: what happened in each epoch of a run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from awn.errors import CheckpointError
+from awn.files import write_files
+
+Row = dict[str, Any]
+
+
+@dataclass
+class History:
+    """One row an epoch: the loss and its terms, the score, every layer's width and ν, the learning rate, the time.
+
+    >>> history = History([{"epoch": 1, "score": 0.9, "widths": {"hidden.0": 231}}])
+    >>> history.column("score"), history.widths("hidden.0")
+    ([0.9], [231])
+    """
+
+    rows: list[Row] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self.rows)
+
+    def __getitem__(self, number: int) -> Row:
+        return self.rows[number]
+
+    def column(self, name: str) -> list[Any]:
+        """One entry of every row."""
+        return [row[name] for row in self.rows]
+
+    def widths(self, layer: str) -> list[int]:
+        """The width of a layer after each epoch."""
+        return [row["widths"][layer] for row in self.rows]
+
+    def save(self, path: str | Path) -> None:
+        """Write the rows as JSON, one a line."""
+        write_files({Path(path): b"".join(json_line(row) for row in self.rows)})
+
+    @classmethod
+    def load(cls, path: str | Path) -> History:
+        """Read what `save`, or a run with a folder, wrote."""
+        try:
+            return cls([json.loads(line) for line in Path(path).read_text(encoding="utf-8").splitlines()])
+        except (OSError, ValueError) as error:
+            raise CheckpointError(f"{path} is not a readable history: {error}") from None
+
+
+def json_line(row: Row) -> bytes:
+    """A row as one line of JSON."""
+    return json.dumps(row, ensure_ascii=False).encode() + b"\n"

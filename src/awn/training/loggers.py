@@ -1,0 +1,65 @@
+"""Loggers: callbacks that send a run's rows to TensorBoard or MLflow."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+from awn.errors import MissingExtraError
+from awn.training.callbacks import Callback, Progress
+from awn.training.history import Row
+
+
+class TensorBoardLogger(Callback):
+    """Writes every number of every row to TensorBoard. Needs `pip install tensorboard`."""
+
+    def __init__(self, folder: str | Path) -> None:
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError:
+            raise MissingExtraError("TensorBoardLogger needs TensorBoard: pip install tensorboard") from None
+        self._writer: Any = SummaryWriter(str(folder))
+
+    def on_epoch_end(self, progress: Progress) -> None:
+        """Write the epoch's row."""
+        for name, number in flat_numbers(progress.history[-1]).items():
+            self._writer.add_scalar(name, number, progress.epoch)
+
+    def on_fit_end(self, progress: Progress) -> None:
+        """Close the file."""
+        self._writer.close()
+
+
+class MLflowLogger(Callback):
+    """Logs the options and every row to the active MLflow run. Needs `pip install mlflow`."""
+
+    def __init__(self) -> None:
+        try:
+            import mlflow
+        except ImportError:
+            raise MissingExtraError("MLflowLogger needs MLflow: pip install mlflow") from None
+        self._mlflow = mlflow
+
+    def on_fit_start(self, progress: Progress) -> None:
+        """Log the options."""
+        self._mlflow.log_params(dataclasses.asdict(progress.options))
+
+    def on_epoch_end(self, progress: Progress) -> None:
+        """Log the epoch's row."""
+        self._mlflow.log_metrics(flat_numbers(progress.history[-1]), step=progress.epoch)
+
+
+def flat_numbers(row: Row) -> dict[str, float]:
+    """The numbers of a row under flat names.
+
+    >>> flat_numbers({"epoch": 1, "score": None, "widths": {"hidden.0": 231}})
+    {'epoch': 1.0, 'widths/hidden.0': 231.0}
+    """
+    flat = {}
+    for name, value in row.items():
+        entries = (
+            {f"{name}/{layer}": number for layer, number in value.items()} if isinstance(value, dict) else {name: value}
+        )
+        flat.update({key: float(number) for key, number in entries.items() if isinstance(number, int | float)})
+    return flat

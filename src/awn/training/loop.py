@@ -1,0 +1,138 @@
+"""The training loop. It reads from top to bottom."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from awn.budget import Budget
+from awn.errors import ArgumentError
+from awn.groups import find_groups
+from awn.objective import Objective, objective
+from awn.prior import Prior
+from awn.surgery import resize_
+from awn.training.callbacks import Callback
+from awn.training.history import History
+from awn.training.options import FitOptions
+from awn.training.run import Data, Run
+
+Loss = Callable[[Tensor, Tensor, Tensor | None], Tensor]
+Score = Callable[[nn.Module, Data], float]
+
+_OPTIONS, _PRIOR = FitOptions(), Prior()
+
+
+def fit(
+    model: nn.Module,
+    train: Data,
+    validation: Data | None = None,
+    *,
+    loss: Loss,
+    score: Score | None = None,
+    options: FitOptions = _OPTIONS,
+    prior: Prior = _PRIOR,
+    budget: Budget | None = None,
+    callbacks: Sequence[Callback] = (),
+    folder: str | Path | None = None,
+    resume: bool = False,
+    optimizer: Optimizer | None = None,
+) -> History:
+    """Train a model in place, and leave it in the state that scored best on `validation`, or the last without one.
+
+    `loss(output, y, weight)` is the mean negative log-likelihood, such as `awn.likelihood.categorical`;
+    `score(model, data)` a number of which more is better, minus the loss unless given. With a `folder` the history
+    goes to `history.jsonl` as it happens and the run to `run.safetensors`; with `resume`, a run that was stopped goes
+    on from there and ends as if it had not been. A model without learned widths is trained by its data term alone.
+    The optimizer is Adam unless one is given, whose own learning rates then count.
+
+    >>> import awn
+    >>> x = torch.randn(64, 2)
+    >>> data = Data(x, (x[:, 0] > 0).long())
+    >>> model = awn.AdaptiveMLP(2, 2)
+    >>> history = fit(model, data, data, loss=awn.likelihood.categorical, options=FitOptions(epochs=3))
+    >>> len(history), sorted(history[-1])
+    (3, ['budget', 'data', 'epoch', 'lr', 'nu', 'score', 'seconds', 'total', 'weights', 'width', 'widths'])
+    """
+    _check(train, validation)
+    groups = find_groups(model)
+    score = score or _minus_loss(loss)
+    with torch.random.fork_rng():
+        torch.manual_seed(options.seed)
+        run = Run(model, train, options, folder, optimizer)
+        if folder is not None and resume:
+            run.resume_()
+        progress = run.progress
+        for callback in callbacks:
+            callback.on_fit_start(progress)
+        while progress.epoch < options.epochs and not progress.stop:
+            started = time.perf_counter()
+            terms = _train_epoch(run, loss, prior, budget, callbacks)
+            progress.epoch += 1
+            row = {
+                "epoch": progress.epoch,
+                **terms,
+                "score": None if validation is None else score(model.eval(), validation),
+                "lr": run.optimizer.param_groups[0]["lr"],
+                "widths": {group.name: group.width.units for group in groups},
+                "nu": {group.name: group.width.value for group in groups},
+                "seconds": time.perf_counter() - started,
+            }
+            run.end_epoch(row)
+            for callback in callbacks:
+                callback.on_epoch_end(progress)
+            run.checkpoint()
+        run.finish()
+        for callback in callbacks:
+            callback.on_fit_end(progress)
+    return progress.history
+
+
+def _train_epoch(
+    run: Run, loss: Loss, prior: Prior, budget: Budget | None, callbacks: Sequence[Callback]
+) -> dict[str, float]:
+    """All steps of an epoch; returns the terms of the loss, the data term as its mean over the steps."""
+    model, optimizer, progress, options = run.model.train(), run.optimizer, run.progress, run.options
+    data_terms = []
+    for batch in run.batches():
+        with run.autocast():
+            nll = loss(model(batch.x), batch.y, batch.weight)
+        if run.learns_width:
+            terms = objective(nll, model, len(run.train.y), prior=prior, budget=budget, time=progress.epoch)
+        else:
+            terms = Objective.of_data(nll)
+        optimizer.zero_grad()
+        terms.total.backward()
+        if options.clip is not None:
+            nn.utils.clip_grad_norm_(model.parameters(), options.clip)
+        optimizer.step()
+        progress.step += 1
+        due = run.learns_width and progress.step % options.resize_every == 0
+        resized = resize_(model, optimizer) if due else {}
+        for callback in callbacks:
+            callback.on_step_end(progress, resized)
+        data_terms.append(nll.detach())
+    means = {**terms.terms(), "data": torch.stack(data_terms).mean().item()}
+    means["total"] = means["data"] + means["weights"] + means["width"] + means["budget"]
+    return means
+
+
+def _minus_loss(loss: Loss) -> Score:
+    def score(model: nn.Module, data: Data) -> float:
+        with torch.no_grad():
+            return -loss(model(data.x), data.y, data.weight).item()
+
+    return score
+
+
+def _check(train: Data, validation: Data | None) -> None:
+    for name, data in (("train", train), ("validation", validation)):
+        if data is None:
+            continue
+        sizes = {len(tensor) for tensor in data if tensor is not None}
+        if len(sizes) != 1 or sizes == {0}:
+            raise ArgumentError(f"{name} needs as many targets and weights as inputs, and at least one; got {sizes}.")
