@@ -12,7 +12,7 @@ from awn.importance import Exponential, Importance, PowerLaw, Sigmoid
 from awn.mlp import AdaptiveMLP
 from awn.objective import Objective, objective
 from awn.prior import Anneal, Prior
-from awn.shrink import activation_magnitudes, compress, remove_units, truncate
+from awn.shrink import activation_magnitudes, compress, remove_units, truncate, unit_activations
 from awn.state import load_state_dict_
 from awn.summary import param_groups, summary, widths
 from awn.surgery import Resize, resize_, set_units_
@@ -53,5 +53,6 @@ __all__ = [
     "set_units_",
     "summary",
     "truncate",
+    "unit_activations",
     "widths",
 ]

@@ -28,6 +28,9 @@ class Axis:
     fill: float | None = None
     size_name: str | None = None
 
+    def __str__(self) -> str:
+        return f"{type(self.module).__name__}.{self.name}"
+
     @property
     def holder(self) -> nn.Module:
         """The module that stores the tensor: a parametrized tensor lives inside its parametrization."""

@@ -51,7 +51,7 @@ class Budget:
         else:
             assert self.flops is not None
             over = self._flops(model, groups) / self.flops - 1
-        return self.strength * over.clamp(min=0)
+        return self.strength * torch.relu(over)  # no gradient at the cap itself
 
     def _parameters(self, model: nn.Module, groups: Sequence[WidthGroup]) -> Tensor:
         sizes = _sizes(groups)
@@ -61,6 +61,9 @@ class Budget:
 
     def _flops(self, model: nn.Module, groups: Sequence[WidthGroup]) -> Tensor:
         paths = {module: path for path, module in model.named_modules()}
+        unknown = set(self.positions) - set(paths.values())
+        if unknown:
+            raise ArgumentError(f"positions names {sorted(unknown)[0]!r}, but the model has no such layer.")
         owners = {axis.tensor: paths[axis.module] for group in groups for axis in group.axes}
         return torch.stack(
             [

@@ -20,10 +20,10 @@ from awn._version import __version__
 from awn.axis import Axis
 from awn.errors import CheckpointError
 from awn.files import json_file, read_tensors, tensor_file, unfinished_name, write_files
-from awn.groups import WidthGroup, connect_, find_groups, require_groups
+from awn.groups import connect_, find_groups, is_width_entry, plain_name, require_groups
 from awn.importance import Exponential, Importance, PowerLaw, Sigmoid
 from awn.mlp import AdaptiveMLP
-from awn.state import follow_state_dicts_, load_state_dict_
+from awn.state import check_shapes, follow_state_dicts_, load_state_dict_
 from awn.surgery import Optimizers, list_optimizers
 from awn.tree import pack, unpack
 from awn.width import Width, as_options
@@ -61,13 +61,24 @@ def load(folder: str | Path, model: nn.Module | None = None, *, families: Iterab
 
     An `AdaptiveMLP` is built anew. For any other model pass one of the same architecture: it may be plain, with hidden
     layers of any size; it is made adaptive, filled, and returned. `families` are importance families of your own.
+
+    >>> import awn, tempfile
+    >>> folder = tempfile.mkdtemp()
+    >>> awn.save(awn.AdaptiveMLP(2, 2, importance=awn.Exponential.for_units(20)), folder)
+    >>> awn.widths(awn.load(folder))
+    {'hidden.0': 20}
     """
+    return rebuild(*read_model(folder), model, families=families)
+
+
+def read_model(folder: str | Path) -> tuple[dict[str, Tensor], Config]:
+    """The tensors and the description in a folder that `save` wrote."""
     folder = Path(folder)
     if not folder.is_dir():
         raise CheckpointError(f"there is no folder {folder}.")
     tensors, config = read_tensors(folder / "model.safetensors")
     _check_config(folder, config)
-    return rebuild(tensors, config, model, families=families)
+    return tensors, config
 
 
 def rebuild(
@@ -86,14 +97,20 @@ def rebuild(
     """
     own: list[type[Importance]] = [Exponential, PowerLaw, Sigmoid, *families]
     known = {family.__name__: family for family in own}
+    importances = [_family(group, known) for group in config["groups"]]
     if model is None:
-        model = _build(config, known)
+        model = _build(config, tensors)
     elif not find_groups(model):
-        _connect_as(model, config["groups"], known)
+        _connect_as(model, config["groups"], tensors)
+    else:
+        _check_same_kind(model, config)
     load_state_dict_(model, tensors)
-    for group, described in zip(_same_groups(model, config), config["groups"], strict=True):
+    groups = {group.name: group for group in find_groups(model)}
+    for described, importance in zip(config["groups"], importances, strict=True):
+        width = groups[described["name"]].width
+        width.family = importance
         for name, value in described["width"].items():
-            setattr(group.width, name, value)
+            setattr(width, name, value)
     return model
 
 
@@ -104,11 +121,17 @@ def save_run(
 
     Besides the model and its optimizer: the random states of Python, NumPy and torch; `parts`, anything with a state
     dict (`scheduler=…, scaler=…`); and `extra`, numbers, strings, tensors, and lists and dicts of them.
+
+    >>> import awn, tempfile
+    >>> model = awn.AdaptiveMLP(2, 2)
+    >>> optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    >>> awn.save_run(Path(tempfile.mkdtemp()) / "run.safetensors", model, optimizer, extra={"epoch": 7})
     """
     tensors: dict[str, Tensor] = {}
     state = {
         "model": dict(model.state_dict()),
         "optimizers": [one.state_dict() for one in list_optimizers(optimizer)],
+        "kinds": [type(one).__name__ for one in list_optimizers(optimizer)],
         "parts": {name: part.state_dict() for name, part in parts.items()},
         "random": random_states(),
         "extra": extra,
@@ -214,20 +237,25 @@ def _check_config(folder: Path, config: Any) -> None:
     if not isinstance(config, dict) or config.get("format") != FORMAT or "groups" not in config:
         raise CheckpointError(f"{folder} was not written by awn.save, or by a version that this one cannot read.")
     readable = folder / "config.json"
-    if unfinished_name(readable).is_file():
-        readable = unfinished_name(readable)  # a save was stopped between its last two moves; both files are whole
+    # Where a save was stopped between its last two moves, both files are whole, and one has not its name yet.
+    if config in (_read_json(readable), _read_json(unfinished_name(readable))):
+        return
+    if _read_json(readable) is None:
+        raise CheckpointError(f"{readable} is missing or cannot be read as JSON. Save the model again, or restore it.")
+    raise CheckpointError(
+        f"{readable} differs from the description inside model.safetensors: one of the two was edited, or belongs "
+        "to another model. Save the model again, or restore the file."
+    )
+
+
+def _read_json(path: Path) -> Any:
     try:
-        shown = json.loads(readable.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise CheckpointError(f"{readable} cannot be read: {error}") from None
-    if shown != config:
-        raise CheckpointError(
-            f"{readable} differs from the description inside model.safetensors: one of the two was edited, or belongs "
-            "to another model. Save the model again, or restore the file."
-        )
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
 
 
-def _build(config: Config, families: Mapping[str, type[Importance]]) -> AdaptiveMLP:
+def _build(config: Config, tensors: Mapping[str, Tensor]) -> AdaptiveMLP:
     described = config["model"]
     if described["type"] != AdaptiveMLP.__name__:
         raise CheckpointError(f"the folder holds a {described['type']}; pass one to fill: awn.load(folder, model).")
@@ -236,27 +264,53 @@ def _build(config: Config, families: Mapping[str, type[Importance]]) -> Adaptive
             f"the network was built with an activation module, {described['activation']}, which is code and not in the "
             "folder. Build an AdaptiveMLP with it and pass that: awn.load(folder, model)."
         )
-    return AdaptiveMLP(**described["options"], importance=[_family(group, families) for group in config["groups"]])
+    # Of one unit a layer: the state dict brings the widths.
+    model = AdaptiveMLP(**described["options"], importance=Exponential.for_units(1))
+    return model.to(next(tensor.dtype for name, tensor in tensors.items() if name.endswith("weight")))
 
 
-def _connect_as(model: nn.Module, groups: Sequence[Config], families: Mapping[str, type[Importance]]) -> None:
+def _check_same_kind(model: nn.Module, config: Config) -> None:
+    """A model that is adaptive already must have the groups, and an AdaptiveMLP the options, of the saved one."""
+    here, there = ([group["name"] for group in each["groups"]] for each in (describe(model), config))
+    if here != there:
+        raise CheckpointError(
+            f"the model's learned widths are {here}, those in the folder {there}. Nothing was loaded."
+        )
+    saved = config["model"].get("options")
+    if isinstance(model, AdaptiveMLP) and saved is not None:
+        other = [name for name, value in saved.items() if model.options[name] != value]
+        if other:
+            raise CheckpointError(
+                f"the saved network has {other[0]}={saved[other[0]]!r}, the one passed {other[0]}="
+                f"{model.options[other[0]]!r}. Build it with the same options. Nothing was loaded."
+            )
+
+
+def _connect_as(model: nn.Module, groups: Sequence[Config], tensors: Mapping[str, Tensor]) -> None:
     """Make a plain model adaptive as described; everything is looked up before the first change."""
     modules = dict(model.named_modules())
     connections = []
+    governed: dict[str, list[int]] = {}
     for group in groups:
         axes = []
         for described in group["axes"]:
-            module = modules.get(described["module"])
+            module, name = modules.get(described["module"]), f"{described['module']}.{described['name']}".lstrip(".")
             if module is None or not isinstance(getattr(module, described["name"], None), Tensor):
                 raise CheckpointError(
-                    f"the model has no {described['module']}.{described['name']}, which the saved one had: "
-                    "it is of another architecture. It was left as it was."
+                    f"the model has no {name}, which the saved one had: it is of another architecture. "
+                    "It was left as it was."
                 )
             axes.append(Axis(**{**described, "module": module}))
+            governed.setdefault(name, []).append(described["dim"])
         size = axes[0].tensor.shape[axes[0].dim] // axes[0].repeat
-        width = Width(_family(group, families), **group["width"], device=axes[0].tensor.device)
+        width = Width(Exponential.for_units(1), **group["width"], device=axes[0].tensor.device)
         width.set_units(size, size)
         connections.append((width, axes))
+    check_shapes(
+        model.state_dict(),
+        {plain_name(name): tensor for name, tensor in tensors.items() if not is_width_entry(name)},
+        governed,
+    )
     for width, axes in connections:
         connect_(width, axes)
     follow_state_dicts_(model)
@@ -273,16 +327,14 @@ def _family(group: Config, families: Mapping[str, type[Importance]]) -> Importan
     return families[name](**options)
 
 
-def _same_groups(model: nn.Module, config: Config) -> list[WidthGroup]:
-    groups = {group.name: group for group in find_groups(model)}
-    return [groups[described["name"]] for described in config["groups"]]
-
-
 def _check_run(
     path: str | Path, state: Any, optimizers: Sequence[torch.optim.Optimizer], parts: Mapping[str, Any]
 ) -> None:
     if len(state["optimizers"]) != len(optimizers):
         raise CheckpointError(f"{path} holds {len(state['optimizers'])} optimizers, but {len(optimizers)} were passed.")
+    kinds = [type(one).__name__ for one in optimizers]
+    if kinds != state["kinds"]:
+        raise CheckpointError(f"{path} holds the state of {state['kinds']}, but {kinds} were passed.")
     for one, saved in zip(optimizers, state["optimizers"], strict=True):
         there = [len(group["params"]) for group in saved["param_groups"]]
         here = [len(group["params"]) for group in one.param_groups]

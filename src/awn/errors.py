@@ -21,6 +21,10 @@ class OptimizerError(AwnError, ValueError):
     """An optimizer that does not fit the model, or whose state cannot follow a change of width."""
 
 
+class ResizeError(AwnError, RuntimeError):
+    """A change of width that cannot be made."""
+
+
 class NonFiniteError(AwnError, ArithmeticError):
     """A loss, a weight or a learned width that is no longer a number."""
 
@@ -31,3 +35,7 @@ class CheckpointError(AwnError, ValueError):
 
 class MissingExtraError(AwnError, ImportError):
     """An optional dependency that is not installed."""
+
+
+class TableError(AwnError, ValueError):
+    """A table that cannot be read, or a column of it that cannot be used."""

@@ -22,9 +22,10 @@ def tensor_file(tensors: dict[str, Tensor], description: Any) -> bytes:
     own = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     seen: set[int] = set()
     for name, tensor in own.items():
-        if tensor.numel() and tensor.data_ptr() in seen:  # tied weights: the format wants each to have its own bytes
+        memory = tensor.untyped_storage().data_ptr()
+        if tensor.numel() and memory in seen:  # tied weights: the format wants each to have its own bytes
             own[name] = tensor.clone()
-        seen.add(tensor.data_ptr())
+        seen.add(memory)
     return save(own, metadata={_DESCRIPTION: json.dumps(description)})
 
 

@@ -39,5 +39,12 @@ def gate_(width: Width, axis: Axis) -> None:
 
 
 def remove_gate_(axis: Axis) -> None:
-    """Fold the importance into the weight, and leave a plain Parameter."""
+    """Fold the importance into the weight, and leave a plain Parameter.
+
+    torch deletes the weight's property from the module's class, which a deep copy shares with its original: so the
+    module gets a class of its own first.
+    """
+    shared = type(axis.module)
+    content = {name: value for name, value in vars(shared).items() if name not in ("__dict__", "__weakref__")}
+    axis.module.__class__ = type(shared.__name__, shared.__bases__, content)
     parametrize.remove_parametrizations(axis.module, axis.name, leave_parametrized=True)

@@ -9,11 +9,12 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor, nn
 
 from awn.axis import Axis
 from awn.errors import ArgumentError
-from awn.gate import gate_
+from awn.gate import Gate, gate_
 from awn.width import Width
 
 # The name under which a width is registered on its first producer.
@@ -101,22 +102,52 @@ def connect_(width: Width, axes: Sequence[Axis]) -> None:
     """
     producers = [axis for axis in axes if axis.role == "producer"]
     consumers = [axis for axis in axes if axis.role == "consumer"]
+    _check_connection(width, producers, consumers)
+    width.axes = (*producers, *consumers)
+    producers[0].module.register_module(WIDTH_NAME, width)
+    with torch.no_grad():
+        for axis in width.axes:
+            inert = (width.capacity - width.units) * axis.repeat
+            axis.tensor.narrow(axis.dim, width.units * axis.repeat, inert).zero_()
+    for axis in consumers:
+        gate_(width, axis)
+
+
+def _check_connection(width: Width, producers: Sequence[Axis], consumers: Sequence[Axis]) -> None:
+    if width.axes:
+        raise ArgumentError("this width is connected already; connect all its axes at once, or make another width.")
     if not producers or not consumers:
         raise ArgumentError("a learned width needs a layer that makes its units and a layer that reads them.")
-    for axis in axes:
+    for axis in (*producers, *consumers):
+        if axis.holder is not axis.module and not isinstance(getattr(axis.holder, "original", None), Tensor):
+            raise ArgumentError(
+                f"{axis} is computed from other tensors by a parametrization such as weight norm, "
+                "so it cannot be resized. Remove that parametrization first."
+            )
         expected = width.capacity * axis.repeat
         if axis.tensor.shape[axis.dim] != expected:
             raise ArgumentError(
-                f"{type(axis.module).__name__}.{axis.name} has {axis.tensor.shape[axis.dim]} entries along dimension "
-                f"{axis.dim}, but the width's capacity of {width.capacity} units needs {expected}."
+                f"{axis} has {axis.tensor.shape[axis.dim]} entries along dimension {axis.dim}, "
+                f"but the width's capacity of {width.capacity} units needs {expected}."
+            )
+    for axis in consumers:
+        gates = axis.holder.children() if axis.holder is not axis.module else ()
+        if any(isinstance(gate, Gate) and gate.dim == axis.dim for gate in gates):
+            raise ArgumentError(f"{axis} already reads the units of a learned width along dimension {axis.dim}.")
+    weighted = {axis.module for axis in producers if axis.fill is None and axis.tensor.dim() > 1}
+    for axis in producers:
+        if axis.fill is None and axis.module not in weighted:
+            raise ArgumentError(
+                f"{axis} has units that no weight of its layer makes: say what new ones start from, fill=…."
             )
     for module in dict.fromkeys(axis.module for axis in producers):
         if any(isinstance(child, Width) for child in module.children()):
             raise ArgumentError(f"{module} already has a learned width; connect all its axes at once.")
-    width.axes = (*producers, *consumers)
-    producers[0].module.register_module(WIDTH_NAME, width)
-    for axis in consumers:
-        gate_(width, axis)
+    if hasattr(producers[0].module, WIDTH_NAME):
+        raise ArgumentError(
+            f"{type(producers[0].module).__name__} has an attribute {WIDTH_NAME!r} of its own, where its learned width "
+            "would go. Rename it, or name another producer first."
+        )
 
 
 def produced_by(layer: nn.Linear) -> list[Axis]:
@@ -134,7 +165,7 @@ def normalised_by(norm: nn.modules.batchnorm._BatchNorm) -> list[Axis]:
     """The axes of a batch norm over units: a new unit is left as it is."""
     starts = {"weight": 1.0, "bias": 0.0, "running_mean": 0.0, "running_var": 1.0}
     return [
-        Axis(norm, name, 0, "producer", fill=start, size_name="num_features" if name == "weight" else None)
+        Axis(norm, name, 0, "producer", fill=start, size_name="num_features")
         for name, start in starts.items()
         if getattr(norm, name) is not None
     ]
@@ -146,7 +177,7 @@ def active_shape(
     """The shape of the part of a tensor that belongs to active units, at the present widths or at others."""
     shape = list(tensor.shape)
     for group, axis in axes:
-        shape[axis.dim] = (group.width.units if units is None else units[group.name]) * axis.repeat
+        shape[axis.dim] = (units or {}).get(group.name, group.width.units) * axis.repeat
     return shape
 
 
@@ -163,6 +194,15 @@ def tensor_names(model: nn.Module) -> dict[Tensor, str]:
     """The name a person would use for each tensor of a model: without the parametrization's detour."""
     named = [*model.named_parameters(), *model.named_buffers()]
     return {tensor: plain_name(name) for name, tensor in named}
+
+
+def is_width_entry(name: str) -> bool:
+    """Whether an entry of a state dict belongs to a learned width.
+
+    >>> is_width_entry("hidden.0.width.log_nu"), is_width_entry("hidden.0.weight")
+    (True, False)
+    """
+    return name.removesuffix(".log_nu").removesuffix("._extra_state").split(".")[-1] == WIDTH_NAME
 
 
 def plain_name(name: str) -> str:
@@ -185,6 +225,7 @@ def count_parameters(model: nn.Module, units: Mapping[str, int] | None = None) -
     (52, 102)
     """
     groups = find_groups(model)
+    check_layers(groups, units or {})
     table = axes_by_tensor(groups)
     own = {group.width.log_nu for group in groups}
     return sum(math.prod(active_shape(p, table.get(p, []), units)) for p in model.parameters() if p not in own)

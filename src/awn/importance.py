@@ -28,6 +28,7 @@ import functools
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any, ClassVar, Literal, TypeVar, get_args
 
 import torch
@@ -104,7 +105,7 @@ class Importance(ABC):
         if not math.isfinite(soft):
             at = self.start if value is None else value
             raise NonFiniteError(f"{type(self).__name__} has no finite width at {self.learned} = {at:g}")
-        return max(1, math.ceil(soft))
+        return round_up(soft)
 
     def soft_width(self, quantile: float = 0.9, value: float | None = None) -> float:
         """The width before it is rounded up: S⁻¹(1 − quantile)."""
@@ -119,6 +120,13 @@ class Importance(ABC):
         0.01
         """
         return _value_for(self, soft_width, quantile)
+
+    def value_inside(self, units: int, quantile: float = 0.9) -> float:
+        """A learned value well inside the range that gives `units` units: rounding it cannot change the width."""
+        try:
+            return self.value_for(units - 0.5, quantile)
+        except ArgumentError:
+            return self.value_for(units - 0.1, quantile)  # near the smallest width that the family has
 
     def share(self, units: float, value: float) -> float:
         """The share of the importance that lies before `units`.
@@ -146,9 +154,8 @@ class Importance(ABC):
         128
         """
         check_units("units", units)
-        # Half a unit below the edge: rounding the stored value cannot then change the width.
         family = cls(**options)
-        return family.starting_at(family.value_for(units - 0.5, quantile))
+        return family.starting_at(family.value_inside(units, quantile))
 
 
 @dataclass(frozen=True)
@@ -233,8 +240,22 @@ class Sigmoid(Importance):
 
     def mass(self, index: Tensor, value: Tensor) -> Tensor:
         """log(1 + σ((midpoint − j − 1)/steepness) · (e^(1/steepness) − 1)) / softplus(midpoint/steepness)."""
+        if self.steepness < 0.1:  # e^(1/steepness) would overflow: split softplus into its bend and its straight part
+            above, below = (value - index) / self.steepness, (value - index - 1) / self.steepness
+            straight = above.clamp(0, 1 / self.steepness)
+            bend = torch.log1p(torch.exp(-above.abs())) - torch.log1p(torch.exp(-below.abs()))
+            return (straight + bend) / F.softplus(value / self.steepness)
         inside = torch.sigmoid((value - index - 1) / self.steepness) * math.expm1(1 / self.steepness)
         return torch.log1p(inside) / F.softplus(value / self.steepness)
+
+
+def round_up(soft_width: float) -> int:
+    """The number of units of a width before rounding; one that is whole but for rounding errors stays as it is.
+
+    >>> round_up(9.000000000000002), round_up(9.1), round_up(0.2)
+    (9, 10, 1)
+    """
+    return max(1, math.ceil(soft_width * (1 - 1e-12)))
 
 
 def check_quantile(quantile: float) -> None:
@@ -248,7 +269,7 @@ def check_quantile(quantile: float) -> None:
 
 def check_units(name: str, units: int) -> None:
     """Refuse a number of units that is not a whole number of at least 1."""
-    if isinstance(units, bool) or not isinstance(units, int) or units < 1:
+    if isinstance(units, bool) or not isinstance(units, Integral) or units < 1:
         raise ArgumentError(f"{name} must be a whole number of at least 1, got {units!r}.")
 
 

@@ -48,9 +48,11 @@ def kaiming_plus_(groups: Sequence[WidthGroup], generator: torch.Generator | Non
     """
     inputs = active_inputs(groups)
     for tensor, axes in axes_by_tensor(groups).items():
+        if tensor.is_meta:  # a shape without numbers
+            continue
         with torch.no_grad():
-            tensor.zero_()
-            _draw_as_fresh_(active_part(tensor, axes), tensor, axes, inputs, generator)
+            part = active_part(tensor.zero_(), axes)
+            part.copy_(_as_fresh(part, tensor, axes, inputs, generator))
 
 
 def kaiming_plus_deviation(weight: Tensor, axes: GovernedAxes) -> float:
@@ -62,18 +64,19 @@ def kaiming_plus_deviation(weight: Tensor, axes: GovernedAxes) -> float:
     return group.width.gain / math.sqrt(_fan_in(weight, axis))
 
 
-def draw_new_units_(
+def draw_new_units(
     tensor: Tensor,
     axes: GovernedAxes,
     first_new: Sequence[int],
     inputs: Mapping[nn.Module, int],
     generator: torch.Generator | None,
-) -> None:
-    """Start the units of `tensor` that are new: along each governed axis, those from `first_new` on.
+) -> list[tuple[Tensor, Tensor]]:
+    """How the units of `tensor` start that are new: along each governed axis, those from `first_new` on.
 
-    The widths, and `inputs`, must already be the new ones. Only active units are drawn, so that the random numbers
-    used do not depend on the capacity.
+    Returns views of the tensor with the values that are to be put there, in order. The widths, and `inputs`, must
+    already be the new ones. Only active units are drawn, so that the random numbers do not depend on the capacity.
     """
+    drawn = []
     part = active_part(tensor, axes)
     for (group, axis), first in zip(axes, first_new, strict=True):
         new_entries = (group.width.units - first) * axis.repeat
@@ -81,11 +84,13 @@ def draw_new_units_(
             continue
         new = part.narrow(axis.dim, first * axis.repeat, new_entries)
         if group.width.new_units == "zero" and axis.role == "consumer":
-            new.zero_()
+            values = torch.zeros_like(new)
         elif group.width.new_units == "normal" and axis.fill is None:
-            new.copy_(_normal(new, generator))
+            values = _normal(new, generator)
         else:
-            _draw_as_fresh_(new, tensor, axes, inputs, generator)
+            values = _as_fresh(new, tensor, axes, inputs, generator)
+        drawn.append((new, values))
+    return drawn
 
 
 def active_inputs(groups: Sequence[WidthGroup]) -> dict[nn.Module, int]:
@@ -104,22 +109,21 @@ def active_part(tensor: Tensor, axes: GovernedAxes) -> Tensor:
     return tensor[tuple(slice(size) for size in active_shape(tensor, axes))]
 
 
-def _draw_as_fresh_(
+def _as_fresh(
     part: Tensor,
     tensor: Tensor,
     axes: GovernedAxes,
     inputs: Mapping[nn.Module, int],
     generator: torch.Generator | None,
-) -> None:
-    """Draw a part of a tensor as in a fresh network. Drawn apart and copied: the part's strides then do not matter."""
+) -> Tensor:
+    """Values for a part of a tensor as in a fresh network."""
     axis = axes[0][1]
     if axis.fill is not None:
-        part.fill_(axis.fill)
-    elif tensor.dim() > 1:
-        part.copy_(_normal(part, generator) * kaiming_plus_deviation(tensor, axes))
-    else:
-        uniform = torch.rand(part.shape, dtype=part.dtype, device=part.device, generator=generator)
-        part.copy_((2 * uniform - 1) / math.sqrt(inputs[axis.module]))
+        return torch.full_like(part, axis.fill)
+    if tensor.dim() > 1:
+        return _normal(part, generator) * kaiming_plus_deviation(tensor, axes)
+    uniform = torch.rand(part.shape, dtype=part.dtype, device=part.device, generator=generator)
+    return (2 * uniform - 1) / math.sqrt(inputs[axis.module])
 
 
 def _fan_in(weight: Tensor, axis: Axis) -> float:

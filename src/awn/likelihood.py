@@ -51,12 +51,15 @@ def gaussian(mean: Tensor, target: Tensor, sample_weight: Tensor | None = None, 
 
 def _weighted(each: Tensor, sample_weight: Tensor | None) -> Tensor:
     """The mean over the samples. Weights are those of a whole data set, with a mean of 1, so they are not renormed."""
-    return each.mean() if sample_weight is None else (each * sample_weight).mean()
+    if sample_weight is None:
+        return each.mean()
+    _check_same_shape(each, sample_weight, "loss of the samples", "sample_weight")
+    return (each * sample_weight).mean()
 
 
-def _check_same_shape(prediction: Tensor, target: Tensor) -> None:
-    if prediction.shape != target.shape:
+def _check_same_shape(first: Tensor, second: Tensor, name: str = "prediction", other: str = "target") -> None:
+    if first.shape != second.shape:
         raise ArgumentError(
-            f"the prediction has shape {tuple(prediction.shape)}, the target {tuple(target.shape)}; they must be the "
-            "same: torch would otherwise pair every prediction with every target. Reshape one, e.g. target[:, None]."
+            f"the {name} has shape {tuple(first.shape)}, the {other} {tuple(second.shape)}; they must be the same: "
+            f"torch would otherwise pair every sample with every other. Reshape one, e.g. {other}[:, None]."
         )

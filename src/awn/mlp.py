@@ -96,6 +96,7 @@ class AdaptiveMLP(nn.Module):
                 new_units=new_units,
                 gain=gain_of(self.activation),
                 device=device,
+                dtype=dtype,
             )
             for family in _one_each(importance, 1 if shared_width else hidden_layers)
         ]
@@ -131,7 +132,9 @@ class AdaptiveMLP(nn.Module):
                 connect_(width, layer_axes)
 
     def forward(self, x: Tensor) -> Tensor:
-        """[..., in_features] → [..., out_features]."""
+        """[..., in_features] → [..., out_features]; with batch norm, one leading dimension, the samples."""
+        if self.norms and x.dim() != 2:
+            raise ArgumentError(f"with batch_norm, inputs must be [samples, features], got shape {tuple(x.shape)}.")
         for number, layer in enumerate(self.hidden):
             x = layer(x)
             if self.norms:
@@ -147,7 +150,9 @@ class AdaptiveMLP(nn.Module):
             layers += [layer, *self.norms[number : number + 1], copy.deepcopy(self.activation)]
             if self.options["dropout"]:
                 layers.append(copy.deepcopy(self.dropout))
-        return nn.Sequential(*layers, self.output)
+        sequential = nn.Sequential(*layers, self.output)
+        sequential.training = self.training
+        return sequential
 
 
 def make_activation(activation: str | nn.Module) -> nn.Module:
@@ -168,6 +173,8 @@ def make_activation(activation: str | nn.Module) -> nn.Module:
 def _one_each(importance: Importance | Sequence[Importance] | None, layers: int) -> list[Importance | None]:
     if importance is None or isinstance(importance, Importance):
         return [importance] * layers
+    if isinstance(importance, str) or not isinstance(importance, Sequence):
+        raise ArgumentError(f"importance must be a family such as awn.Exponential(), got {importance!r}.")
     if len(importance) != layers:
         raise ArgumentError(f"importance lists {len(importance)} families for {layers} learned widths; give one each.")
     return list(importance)

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from awn.budget import Budget
 from awn.errors import ArgumentError, NonFiniteError
 from awn.groups import require_groups, tensor_names
+from awn.importance import check_units
 from awn.prior import Prior
 
 _DEFAULT_PRIOR = Prior()
@@ -60,10 +61,7 @@ def objective(
     """
     if nll.dim() != 0:
         raise ArgumentError(f"nll must be one number, the mean over the batch; got shape {tuple(nll.shape)}.")
-    if isinstance(n_samples, bool) or not isinstance(n_samples, int) or n_samples < 1:
-        raise ArgumentError(
-            f"n_samples must be the size of the training set, a whole number of at least 1; got {n_samples!r}."
-        )
+    check_units("n_samples", n_samples)
     groups = require_groups(model)
     none = nll.new_zeros(())
     weights, width = prior.weight_term(model, groups, n_samples), prior.width_term(groups, time)

@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeVar, get_args
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from awn.errors import ArgumentError
 from awn.groups import WidthGroup, tensor_names
@@ -58,16 +59,16 @@ class Anneal:
 class Prior:
     """What is believed before any data: small weights, and perhaps a width.
 
-    `weight_scale` is σ_θ, the deviation of every weight of the adaptive layers: a number; a number for each layer,
-    by patterns of the layers' names; or None for no prior. `width_mean` and `width_scale` are μ_λ and σ_λ, the mean
-    and deviation of ν; None leaves the widths free. `folded` makes the prior on ν a folded normal, the proper
-    one for a value that is always positive.
+    `weight_scale` is σ_θ, the deviation of every weight of the adaptive layers: a number; a number for each layer, by
+    patterns of the layers' names, None for a layer without; or None for no prior. `width_mean` and `width_scale` are
+    μ_λ and σ_λ, the mean and deviation of ν; None leaves the widths free. `folded` makes the prior on ν a folded
+    normal, the proper one for a value that stays above a bound.
 
     >>> Prior(weight_scale={"hidden.*": 10.0, "output": 1.0}, width_mean=0.05, width_scale=Anneal(1.0, 0.1, 1000, 2500))
     Prior(weight_scale={'hidden.*': 10.0, 'output': 1.0}, width_mean=0.05, ...)
     """
 
-    weight_scale: float | Mapping[str, float] | None = 10.0
+    weight_scale: float | Mapping[str, float | None] | None = 10.0
     width_mean: float | None = None
     width_scale: float | Anneal | None = None
     folded: bool = False
@@ -114,7 +115,8 @@ class Prior:
         nu = torch.stack([group.width.nu for group in groups])
         term = (nu - self.width_mean).square() / (2 * scale**2)
         if self.folded:
-            term = term - torch.log1p(torch.exp(-2 * self.width_mean * nu / scale**2))
+            lower = torch.tensor([group.width.family.lower for group in groups], dtype=nu.dtype, device=nu.device)
+            term = term - F.softplus(-2 * (self.width_mean - lower) * (nu - lower) / scale**2)
         return term.sum()
 
     def weight_term(self, model: nn.Module, groups: Sequence[WidthGroup], n_samples: int) -> Tensor | None:
@@ -123,11 +125,13 @@ class Prior:
             return None
         weights = list(dict.fromkeys(weight for group in groups for weight in group.weights()))
         if isinstance(self.weight_scale, Mapping):
-            names = tensor_names(model)
-            scales = [_scale_of(names[weight], self.weight_scale) for weight in weights]
+            scales = _scales(model, weights, self.weight_scale)
+            weights = list(scales)
+            factors = [1 / (scale**2 * n_samples) for scale in scales.values()]
         else:
-            scales = [self.weight_scale] * len(weights)
-        factors = [1 / (scale**2 * n_samples) for scale in scales]
+            factors = [1 / (self.weight_scale**2 * n_samples)] * len(weights)
+        if not weights:
+            return None
         total: Tensor = _ScaledSquares.apply(factors, *weights)  # type: ignore[no-untyped-call]
         return total
 
@@ -142,7 +146,8 @@ class _ScaledSquares(torch.autograd.Function):
     def forward(ctx: Any, factors: list[float], *weights: Tensor) -> Tensor:
         ctx.factors = factors
         ctx.save_for_backward(*weights)
-        norms = torch._foreach_norm(weights)
+        half = weights[0].dtype in (torch.float16, torch.bfloat16)
+        norms = torch._foreach_norm(weights, dtype=torch.float32 if half else None)
         torch._foreach_mul_(norms, [math.sqrt(factor / 2) for factor in factors])
         scaled = torch.stack(norms)
         return scaled.dot(scaled)
@@ -155,14 +160,26 @@ class _ScaledSquares(torch.autograd.Function):
         return (None, *gradients)
 
 
-def _scale_of(name: str, scales: Mapping[str, float]) -> float:
-    layer = name.rpartition(".")[0]
-    for pattern, scale in scales.items():
-        if fnmatchcase(layer, pattern):
-            return scale
-    raise ArgumentError(
-        f"weight_scale has no entry for layer {layer!r}; it has {', '.join(map(repr, scales))}. Add '*' for the rest."
-    )
+def _scales(
+    model: nn.Module, weights: Sequence[nn.Parameter], patterns: Mapping[str, float | None]
+) -> dict[nn.Parameter, float]:
+    """The scale of every weight that has one: that of the first pattern which matches its layer."""
+    names = tensor_names(model)
+    layers = {weight: names[weight].rpartition(".")[0] for weight in weights}
+    for pattern in patterns:
+        if not any(fnmatchcase(layer, pattern) for layer in layers.values()):
+            raise ArgumentError(f"weight_scale names {pattern!r}, which is none of {sorted(set(layers.values()))}.")
+    scales = {}
+    for weight, layer in layers.items():
+        matching = [scale for pattern, scale in patterns.items() if fnmatchcase(layer, pattern)]
+        if not matching:
+            raise ArgumentError(
+                f"weight_scale has no entry for layer {layer!r}; it has {', '.join(map(repr, patterns))}. "
+                "Add '*' for the rest."
+            )
+        if matching[0] is not None:
+            scales[weight] = matching[0]
+    return scales
 
 
 def _check_scale(name: str, scale: float) -> None:

@@ -14,10 +14,11 @@ from typing import Any, Literal, TypeVar, get_args
 import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import update_bn
+from torch.utils.hooks import RemovableHandle
 
 from awn.errors import ArgumentError, NonFiniteError
 from awn.groups import WidthGroup, check_layers, count_parameters, require_groups
-from awn.importance import check_units
+from awn.importance import check_units, round_up
 from awn.surgery import set_units_
 
 ModelT = TypeVar("ModelT", bound=nn.Module)
@@ -49,8 +50,6 @@ def truncate(
     >>> awn.widths(awn.truncate(awn.AdaptiveMLP(2, 2, hidden_layers=2), max_params=1000))
     {'hidden.0': 28, 'hidden.1': 28}
     """
-    if scope not in get_args(Scope):
-        raise ArgumentError(f"scope must be 'layer' or 'global', got {scope!r}.")
     if sum(choice is not None for choice in (keep, units, max_params)) != 1:
         raise ArgumentError("say how far to truncate in exactly one way: keep=, units= or max_params=.")
     ladder = _Ladder(require_groups(model), scope)
@@ -136,33 +135,42 @@ def activation_magnitudes(model: nn.Module, inputs: Tensor) -> dict[str, Tensor]
     >>> awn.widths(awn.remove_units(model, {"hidden.0": weakest}))
     {'hidden.0': 131}
     """
+    return {name: activations.abs().mean(0) for name, activations in unit_activations(model, inputs).items()}
+
+
+def unit_activations(model: nn.Module, inputs: Tensor) -> dict[str, Tensor]:
+    """The activations of every layer's units over `inputs`, [positions, units], before they are scaled.
+
+    >>> import awn
+    >>> awn.unit_activations(awn.AdaptiveMLP(2, 2), torch.randn(10, 2))["hidden.0"].shape
+    torch.Size([10, 231])
+    """
     found: dict[str, Tensor] = {}
-    hooks = []
-    for group in require_groups(model):
-        axis = group.consumers[0]
-        # Where a consumer's input has the units: last for a linear layer, second for a convolution.
-        dim = -1 if axis.tensor.dim() == 2 else 1
-
-        def note(
-            _: nn.Module,
-            args: tuple[Tensor, ...],
-            group: WidthGroup = group,
-            dim: int = dim,
-            repeat: int = axis.repeat,
-        ) -> None:
-            size = args[0].detach().abs().movedim(dim, 0).flatten(1).mean(1)
-            found[group.name] = size.view(-1, repeat).mean(1)[: group.width.units]
-
-        hooks.append(axis.module.register_forward_pre_hook(note))
-    was_training = model.training
+    hooks = [_note_inputs(group, found) for group in require_groups(model)]
+    modes = [(module, module.training) for module in model.modules()]
     try:
         with torch.no_grad():
             model.eval()(inputs)
     finally:
-        model.train(was_training)
+        for module, training in modes:
+            module.training = training
         for hook in hooks:
             hook.remove()
     return found
+
+
+def _note_inputs(group: WidthGroup, found: dict[str, Tensor]) -> RemovableHandle:
+    """Have what the first consumer of a group reads noted, whenever the model runs."""
+    axis = group.consumers[0]
+    # Where a consumer's input has the units: last for a linear layer, second for a convolution.
+    dim = -1 if axis.tensor.dim() == 2 else 1
+
+    def note(_: nn.Module, args: tuple[Tensor, ...]) -> None:
+        units_last = args[0].detach().movedim(dim, -1)
+        by_unit = units_last.unflatten(-1, (-1, axis.repeat)).movedim(-1, 0)
+        found[group.name] = by_unit.flatten(0, -2)[:, : group.width.units]
+
+    return axis.module.register_forward_pre_hook(note)
 
 
 @dataclass(frozen=True)
@@ -171,6 +179,10 @@ class _Ladder:
 
     groups: Sequence[WidthGroup]
     scope: Scope
+
+    def __post_init__(self) -> None:
+        if self.scope not in get_args(Scope):
+            raise ArgumentError(f"scope must be 'layer' or 'global', got {self.scope!r}.")
 
     @property
     def present(self) -> Units:
@@ -200,7 +212,7 @@ class _Ladder:
         cut = {}
         for group in self.groups:
             soft = group.width.family.soft_width(quantile, group.width.value) if quantile > 0 else 0.0
-            cut[group.name] = max(1, math.ceil(min(soft, group.width.units)))
+            cut[group.name] = round_up(min(soft, group.width.units))
         return cut
 
 
@@ -257,7 +269,10 @@ def _cut_(model: ModelT, units: Units, calibrate: Iterable[Any] | None) -> Model
         if group.width.units < present[group.name]:
             group.width.hold_()
     if calibrate is not None:
-        update_bn(calibrate, model)
+        batches = list(calibrate)
+        if not batches:
+            raise ArgumentError("calibrate has no batches to re-estimate the batch norms from.")
+        update_bn(batches, model)
     return model
 
 
@@ -272,7 +287,10 @@ def _score(score: Callable[[ModelT], float], model: ModelT) -> float:
 
 def _others(name: str, indices: Sequence[int] | Tensor, units: int) -> list[int]:
     """The units that stay."""
-    removed = [int(index) for index in indices]
+    removed = indices.tolist() if isinstance(indices, Tensor) else list(indices)
+    for index in removed:
+        if isinstance(index, bool) or not isinstance(index, int):
+            raise ArgumentError(f"the units to remove from {name!r} must be given by their numbers, got {index!r}.")
     if len(set(removed)) != len(removed):
         raise ArgumentError(f"the units to remove from {name!r} name one twice.")
     wrong = [index for index in removed if not 0 <= index < units]

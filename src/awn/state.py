@@ -6,8 +6,7 @@ With one built before, `load_state_dict_` rewires it.
 
 from __future__ import annotations
 
-import contextvars
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -16,9 +15,6 @@ from torch import Tensor, nn
 from awn.errors import CheckpointError
 from awn.groups import WIDTH_NAME, WidthGroup, axes_by_tensor, find_groups, plain_name, tensor_names
 from awn.surgery import Optimizers, list_optimizers, set_units_
-
-# The optimizers to rewire while a state dict is loaded: torch's hook has no place for them.
-_optimizers: contextvars.ContextVar[Optimizers] = contextvars.ContextVar("optimizers", default=None)
 
 
 def load_state_dict_(model: nn.Module, state: Mapping[str, Any], optimizer: Optimizers = None) -> None:
@@ -33,67 +29,88 @@ def load_state_dict_(model: nn.Module, state: Mapping[str, Any], optimizer: Opti
     >>> awn.widths(narrow)
     {'hidden.0': 231}
     """
-    _check_fits(model, state)
-    token = _optimizers.set(list_optimizers(optimizer))
+    governed = {
+        tensor.data_ptr(): [axis.dim for _, axis in axes] for tensor, axes in axes_by_tensor(find_groups(model)).items()
+    }
+    own = {name: value for name, value in model.state_dict().items() if isinstance(value, Tensor)}
+    check_shapes(own, state, {name: governed.get(tensor.data_ptr(), []) for name, tensor in own.items()})
+    _take_widths_(model, state, "", list_optimizers(optimizer))
     try:
         model.load_state_dict(state)
-    finally:
-        _optimizers.reset(token)
+    except RuntimeError as error:
+        raise CheckpointError(f"the state dict does not belong to this {type(model).__name__}: {error}") from None
 
 
 def follow_state_dicts_(model: nn.Module) -> None:
     """Have `model.load_state_dict` bring the model to the widths of what it loads."""
-    model.register_load_state_dict_pre_hook(_take_widths)
+    model.register_load_state_dict_pre_hook(_take_widths_on_load)
 
 
 def ignore_state_dicts_(model: nn.Module) -> None:
     """Undo `follow_state_dicts_`, in every part of a model."""
     for module in model.modules():
         for key, hook in list(module._load_state_dict_pre_hooks.items()):
-            if getattr(hook, "hook", None) is _take_widths:  # torch keeps it in a wrapper
+            if getattr(hook, "hook", None) is _take_widths_on_load:  # torch keeps it in a wrapper
                 del module._load_state_dict_pre_hooks[key]
 
 
-def _check_fits(model: nn.Module, state: Mapping[str, Any]) -> None:
-    """The same tensors, of the same shapes but for the learned widths; found out before anything is loaded."""
-    own = model.state_dict()
-    strange = [*sorted(own.keys() - state.keys()), *sorted(state.keys() - own.keys())]
+def check_shapes(own: Mapping[str, Tensor], state: Mapping[str, Tensor], governed: Mapping[str, Sequence[int]]) -> None:
+    """The same tensors, of the same shapes but for `governed` dimensions; else an error before anything is loaded."""
+    strange = [*sorted(own.keys() - state.keys()), *sorted(set(_tensors(state)) - own.keys())]
     if strange:
         where = "missing from" if strange[0] in own else "unknown to the model but in"
         raise CheckpointError(
-            f"the state dict belongs to another model than this {type(model).__name__}: {plain_name(strange[0])!r} is "
-            f"{where} the state dict, and so on for {len(strange)} entries. Nothing was loaded."
+            f"the state dict belongs to another model: {plain_name(strange[0])!r} is {where} the state dict, "
+            f"one of {len(strange)} such entries. Nothing was loaded."
         )
-    governed = {
-        tensor.data_ptr(): [axis.dim for _, axis in axes] for tensor, axes in axes_by_tensor(find_groups(model)).items()
-    }
     for name, tensor in own.items():
-        free = governed.get(tensor.data_ptr(), [])
-        here, there = ([size for dim, size in enumerate(t.shape) if dim not in free] for t in (tensor, state[name]))
-        if here != there:
+        free, other = governed.get(name, []), state[name]
+        if not isinstance(other, Tensor):
             raise CheckpointError(
-                f"{plain_name(name)!r} has shape {tuple(state[name].shape)} in the state dict, "
+                f"{plain_name(name)!r} is no tensor in the state dict: it is damaged. Nothing was loaded."
+            )
+        here, there = ([size for dim, size in enumerate(t.shape) if dim not in free] for t in (tensor, other))
+        if here != there or tensor.dim() != other.dim():
+            raise CheckpointError(
+                f"{plain_name(name)!r} has shape {tuple(other.shape)} in the state dict, "
                 f"{tuple(tensor.shape)} in the model, which no change of width explains. Nothing was loaded."
             )
 
 
-def _take_widths(model: nn.Module, state: Mapping[str, Any], prefix: str, *_: Any) -> None:
+def _tensors(state: Mapping[str, Any]) -> Iterator[str]:
+    return (name for name, value in state.items() if isinstance(value, Tensor))
+
+
+def _take_widths_on_load(model: nn.Module, state: Mapping[str, Any], prefix: str, *_: Any) -> None:
+    _take_widths_(model, state, prefix, None)
+
+
+def _take_widths_(model: nn.Module, state: Mapping[str, Any], prefix: str, optimizers: Optimizers) -> None:
     units: dict[str, int] = {}
     capacities: dict[str, int] = {}
     for group in find_groups(model):
         key = f"{prefix}{group.name}.{WIDTH_NAME}._extra_state" if group.name else f"{prefix}{WIDTH_NAME}._extra_state"
         if key not in state:
             return  # not a state dict of this model: torch says which keys are missing
-        units[group.name] = int(state[key][0])
         capacities[group.name] = _capacity(model, group, state, prefix)
-        if not 1 <= units[group.name] <= capacities[group.name]:
-            raise CheckpointError(
-                f"the state dict gives layer {group.name!r} {units[group.name]} units, "
-                f"but its tensors have room for {capacities[group.name]}: it is damaged."
-            )
+        units[group.name] = _units(group.name, state[key], capacities[group.name])
     # A generator apart: what is drawn here is about to be overwritten, and must not use up the run's random numbers.
     apart = torch.Generator(next(model.parameters()).device)
-    set_units_(model, units, _optimizers.get(), capacities=capacities, generator=apart)
+    if units:
+        set_units_(model, units, optimizers, capacities=capacities, generator=apart)
+
+
+def _units(layer: str, extra_state: Any, capacity: int) -> int:
+    """The number of units that a width's extra state gives, which must be one that the tensors have room for."""
+    entries = extra_state.tolist() if isinstance(extra_state, Tensor) and extra_state.dim() == 1 else []
+    good = len(entries) == 2 and float(entries[0]).is_integer() and 1 <= entries[0] <= capacity and 0 < entries[1] < 1
+    if not good:
+        found = f"{entries[0]:g} units at quantile {entries[1]:g}" if len(entries) == 2 else repr(extra_state)
+        raise CheckpointError(
+            f"the state dict is damaged: it gives layer {layer!r} {found}, where a number of units from 1 to "
+            f"{capacity}, for which its tensors have room, and a quantile belong. Nothing was loaded."
+        )
+    return int(entries[0])
 
 
 def _capacity(model: nn.Module, group: WidthGroup, state: Mapping[str, Any], prefix: str) -> int:

@@ -15,10 +15,10 @@ import torch
 from torch import Tensor, nn
 from torch.optim import LBFGS, Optimizer
 
-from awn.errors import ArgumentError, NonFiniteError, OptimizerError
+from awn.errors import ArgumentError, NonFiniteError, OptimizerError, ResizeError
 from awn.groups import WidthGroup, axes_by_tensor, check_layers, require_groups, tensor_names
 from awn.importance import check_units
-from awn.initialise import GovernedAxes, active_inputs, draw_new_units_
+from awn.initialise import GovernedAxes, active_inputs, draw_new_units
 
 Optimizers: TypeAlias = Optimizer | Iterable[Optimizer] | None
 State: TypeAlias = dict[str, Any]
@@ -65,16 +65,19 @@ def resize_(model: nn.Module, optimizer: Optimizers, *, generator: torch.Generat
         except NonFiniteError as error:
             raise NonFiniteError(_lost_number(model, group, optimizers, error)) from None
     if optimizers and any(group.width.optimizer_may_be_stale for group in groups):
-        _check_optimizers(model, list(axes_by_tensor(groups)), optimizers)
-        for group in groups:
-            group.width.optimizer_may_be_stale = False
+        _catch_up_(model, groups, optimizers)
     targets = {group.name: units for group, (units, _) in zip(groups, settled, strict=True)}
-    as_they_are = all(group.width.units == targets[group.name] for group in groups)
-    resized = {} if as_they_are else set_units_(model, targets, optimizers, generator=generator)
-    for group, before, (_, log_nu) in zip(groups, stored, settled, strict=True):
-        if log_nu != before:  # it had drifted past a bound
-            group.width.move_(log_nu)
-    return resized
+    drifted = [(group, was, now) for group, was, (_, now) in zip(groups, stored, settled, strict=True) if was != now]
+    for group, _, now in drifted:  # past a bound: back to it, before new units are drawn by their importance
+        group.width.move_(now)
+    if all(group.width.units == targets[group.name] for group in groups):
+        return {}
+    try:
+        return set_units_(model, targets, optimizers, generator=generator)
+    except Exception:
+        for group, was, _ in drifted:
+            group.width.move_(was)
+        raise
 
 
 def set_units_(
@@ -91,6 +94,8 @@ def set_units_(
     >>> awn.set_units_(awn.AdaptiveMLP(2, 2), {"hidden.0": 10}, optimizer=None)
     {'hidden.0': Resize(before=231, after=10)}
     """
+    if not isinstance(generator, torch.Generator | None):
+        raise ArgumentError(f"generator must be a torch.Generator or None, got {generator!r}.")
     optimizers = list_optimizers(optimizer)
     groups = require_groups(model)
     check_layers(groups, units)
@@ -104,39 +109,87 @@ def set_units_(
     }
     _check_optimizers(model, list(tensors), optimizers)
     with torch.no_grad():
-        # All that can fail, for want of memory, is done here: nothing of the model has changed yet.
-        new = {
-            tensor: _fresh(tensor, axes, moves) for tensor, axes in tensors.items() if _reshapes(tensor, axes, moves)
-        }
-        new_states = [
-            {p: _fresh_state(p, optimizer.state[p], tensors[p], moves) for p in new if p in optimizer.state}
-            for optimizer in optimizers
-        ]
-        _clear_dropped_in_place_(tensors, new, optimizers, moves)
-        for group in groups:
-            if group.name in moves:
-                group.width.set_units(moves[group.name].after, moves[group.name].capacity)
-        inputs = active_inputs(groups)
-        for tensor, axes in tensors.items():
-            for _, axis in axes:
-                if tensor in new:
-                    setattr(axis.holder, axis.stored_name, new[tensor])
-                if axis.size_name is not None:
-                    setattr(axis.module, axis.size_name, axis.tensor.shape[axis.dim])
-            first_new = [moves[group.name].before if group.name in moves else group.width.units for group, _ in axes]
-            draw_new_units_(new.get(tensor, tensor), axes, first_new, inputs, generator)
-        for one, states in zip(optimizers, new_states, strict=True):
-            _rewire_(one, new, states)
-    if new and not optimizers:
+        prepared = _prepare(groups, tensors, optimizers, moves, generator)
+        _commit_(tensors, optimizers, moves, prepared)
+    if not optimizers:
         for group in groups:
             group.width.optimizer_may_be_stale = True
     return {name: Resize(move.before, move.after) for name, move in moves.items() if move.before != move.after}
 
 
+@dataclass(frozen=True)
+class _Prepared:
+    """All that a change needs: the tensors that replace others, their optimizer states, and the new units' values."""
+
+    new: dict[Tensor, Tensor]
+    states: list[dict[Tensor, State]]
+    drawn: list[tuple[Tensor, Tensor]]
+
+
+def _prepare(
+    groups: Sequence[WidthGroup],
+    tensors: Mapping[Tensor, GovernedAxes],
+    optimizers: Sequence[Optimizer],
+    moves: Mapping[str, _Move],
+    generator: torch.Generator | None,
+) -> _Prepared:
+    """Make all that can fail, and set the widths; after a failure all is as it was."""
+    before = [(group.width, group.width.snapshot()) for group in groups if group.name in moves]
+    try:
+        new = {
+            tensor: _fresh(tensor, axes, moves) for tensor, axes in tensors.items() if _reshapes(tensor, axes, moves)
+        }
+        states = [
+            {p: _fresh_state(p, optimizer.state[p], tensors[p], moves) for p in new if p in optimizer.state}
+            for optimizer in optimizers
+        ]
+        for group in groups:
+            if group.name in moves:
+                group.width.set_units(moves[group.name].after, moves[group.name].capacity)
+        inputs = active_inputs(groups)
+        drawn = []
+        for tensor, axes in tensors.items():
+            first_new = [moves[group.name].before if group.name in moves else group.width.units for group, _ in axes]
+            drawn += draw_new_units(new.get(tensor, tensor), axes, first_new, inputs, generator)
+        return _Prepared(new, states, drawn)
+    except BaseException as error:
+        for width, snapshot in before:
+            width.restore(snapshot)
+        if not isinstance(error, RuntimeError | MemoryError | TypeError):  # TypeError: a size past what a long holds
+            raise
+        widest = max(moves, key=lambda name: moves[name].after)
+        raise ResizeError(
+            f"layer {widest!r} cannot be resized to {moves[widest].after:,} units; it stays at {moves[widest].before}. "
+            "If memory is short, set max_units or a lower learning rate for ν (width_lr). Torch says: "
+            + str(error).splitlines()[0]
+        ) from error
+
+
+def _commit_(
+    tensors: Mapping[Tensor, GovernedAxes],
+    optimizers: Sequence[Optimizer],
+    moves: Mapping[str, _Move],
+    prepared: _Prepared,
+) -> None:
+    """Put everything in its place; nothing here can fail."""
+    _clear_dropped_in_place_(tensors, prepared.new, optimizers, moves)
+    for part, values in prepared.drawn:
+        part.copy_(values)
+    for tensor, axes in tensors.items():
+        for _, axis in axes:
+            if tensor in prepared.new:
+                setattr(axis.holder, axis.stored_name, prepared.new[tensor])
+            if axis.size_name is not None:
+                setattr(axis.module, axis.size_name, axis.tensor.shape[axis.dim])
+    for optimizer, states in zip(optimizers, prepared.states, strict=True):
+        _rewire_(optimizer, prepared.new, states)
+
+
 def list_optimizers(optimizer: Optimizers) -> list[Optimizer]:
     """One optimizer, several, or None, as a list; those that cannot be resized are refused."""
-    given: Iterable[Any] = [] if optimizer is None else [optimizer] if isinstance(optimizer, Optimizer) else optimizer
-    optimizers = list(given)
+    if optimizer is None:
+        return []
+    optimizers = list(optimizer) if isinstance(optimizer, Iterable) else [optimizer]
     for one in optimizers:
         if not isinstance(one, Optimizer):
             raise ArgumentError(f"optimizer must be a torch optimizer, several, or None; got {type(one).__name__}.")
@@ -146,6 +199,17 @@ def list_optimizers(optimizer: Optimizers) -> list[Optimizer]:
                 "width. Use Adam or SGD, or finalize the model and train on with LBFGS."
             )
     return optimizers
+
+
+def _catch_up_(model: nn.Module, groups: Sequence[WidthGroup], optimizers: Sequence[Optimizer]) -> None:
+    """After changes without an optimizer at hand: it must hold the tensors, and have no state of units that went."""
+    tensors = axes_by_tensor(groups)
+    _check_optimizers(model, list(tensors), optimizers)
+    beyond = {group.name: _Move(group.width.capacity, group.width.units, group.width.capacity) for group in groups}
+    with torch.no_grad():
+        _clear_dropped_in_place_(tensors, {}, optimizers, beyond)
+    for group in groups:
+        group.width.optimizer_may_be_stale = False
 
 
 def _plan(groups: Sequence[WidthGroup], units: Mapping[str, int], capacities: Mapping[str, int]) -> dict[str, _Move]:

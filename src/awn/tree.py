@@ -22,18 +22,30 @@ def pack(value: Any, path: str, tensors: dict[str, Tensor]) -> Any:
     if value is None or type(value) in (bool, int, str) or isinstance(value, float):
         return value
     if isinstance(value, Tensor):
+        while path in tensors:  # keys such as 1 and "1" look alike in a path
+            path += "'"
         tensors[path] = value
         return {_KIND: "tensor", "items": path}
     if type(value) in (list, tuple):
         items = [pack(item, f"{path}.{number}", tensors) for number, item in enumerate(value)]
         return items if type(value) is list else {_KIND: "tuple", "items": items}
     if isinstance(value, dict):
-        pairs = [[pack(key, f"{path}.key", {}), pack(item, f"{path}.{key}", tensors)] for key, item in value.items()]
+        pairs = [[_pack_key(key, path), pack(item, f"{path}.{key}", tensors)] for key, item in value.items()]
         return {_KIND: "counter" if isinstance(value, Counter) else "dict", "items": pairs}
     raise CheckpointError(
         f"{path!r} is a {type(value).__name__}, which has no form without pickle. "
         "Save numbers, strings, tensors, and lists and dicts of them."
     )
+
+
+def _pack_key(key: Any, path: str) -> Any:
+    inside: dict[str, Tensor] = {}
+    form = pack(key, f"{path}.key", inside)
+    if inside:
+        raise CheckpointError(
+            f"{path!r} has a tensor as a key, which would not be found again. Use numbers or strings."
+        )
+    return form
 
 
 def unpack(form: Any, tensors: dict[str, Tensor]) -> Any:

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from awn.axis import Axis
-from awn.errors import ArgumentError, NonFiniteError
-from awn.importance import Exponential, Importance, check_quantile, check_units
+from awn.errors import ArgumentError, CheckpointError, NonFiniteError
+from awn.importance import Exponential, Importance, check_quantile, check_units, round_up
 
 NewUnits = Literal["normal", "rescaled", "zero"]
 
@@ -46,6 +46,7 @@ class Width(nn.Module):
         new_units: NewUnits = "zero",
         gain: float = math.sqrt(2),
         device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
         family = Exponential() if importance is None else importance
@@ -77,7 +78,9 @@ class Width(nn.Module):
         self.units, log_nu = self.settle(self._stored(family.start))
         self.capacity = self.capacity_for(self.units)
         # The logarithm, so that an optimizer's step changes ν by a share of itself, whatever its size.
-        self.log_nu = nn.Parameter(torch.tensor(log_nu, device=device))
+        self.log_nu = nn.Parameter(
+            torch.tensor(log_nu, device=device, dtype=at_least_single(dtype or torch.get_default_dtype()))
+        )
         self.register_buffer("index", torch.empty(0, device=device), persistent=False)
         self.register_buffer("active", torch.empty(0, device=device), persistent=False)
         self.set_units(self.units, self.capacity)
@@ -102,8 +105,11 @@ class Width(nn.Module):
 
     def soft_units(self) -> Tensor:
         """The width before it is rounded up, S⁻¹(1 − k): a tensor that gradients flow through."""
-        p = torch.tensor(1 - self.quantile, dtype=self.log_nu.dtype, device=self.log_nu.device)
-        return self.family.inverse_survival(p, self.nu)
+        # In double precision: an exponent just above 1 has few digits left in single.
+        exact = torch.float64 if self.log_nu.device.type != "mps" else torch.float32
+        nu = self.log_nu.to(exact).exp() + self.family.lower
+        p = torch.tensor(1 - self.quantile, dtype=exact, device=nu.device)
+        return self.family.inverse_survival(p, nu).to(self.log_nu.dtype)
 
     def settle(self, log_nu: float) -> tuple[int, float]:
         """The number of units that a stored value asks for, and the value, brought back if it is past a bound.
@@ -121,7 +127,7 @@ class Width(nn.Module):
             raise NonFiniteError(f"ν = {value:g} gives no finite width")
         if bounded != soft:
             log_nu = self._stored(self.family.value_for(bounded, self.quantile))
-        return max(self.min_units, math.ceil(bounded)), log_nu
+        return max(self.min_units, round_up(bounded)), log_nu
 
     def move_(self, log_nu: float) -> None:
         """Set the stored value of ν."""
@@ -137,7 +143,7 @@ class Width(nn.Module):
         64
         """
         check_units("units", units)
-        self.move_(self._stored(self.family.value_for(units - 0.5, self.quantile)))
+        self.move_(self._stored(self.family.value_inside(units, self.quantile)))
 
     def hold_(self) -> None:
         """Lower the quantile to what the present units hold, so that they are what ν asks for from now on."""
@@ -146,14 +152,20 @@ class Width(nn.Module):
 
     def set_units(self, units: int, capacity: int) -> None:
         """Record a width and a capacity. Only `awn.surgery` calls it: the tensors must have that size."""
-        self.units = units
-        if capacity != self.capacity or self.index.numel() != capacity:
-            self.capacity = capacity
-            at_least_float = torch.promote_types(self.log_nu.dtype, torch.float32)
-            self.index = torch.arange(capacity, dtype=at_least_float, device=self.log_nu.device)
+        if self.index.numel() != capacity:
+            self.index = torch.arange(capacity, dtype=self.log_nu.dtype, device=self.log_nu.device)
             self.active = torch.empty_like(self.index)
         # In place: a compiled or data-parallel forward sees the new width without being rebuilt.
         torch.lt(self.index, units, out=self.active)
+        self.units, self.capacity = units, capacity
+
+    def snapshot(self) -> tuple[int, int, Tensor, Tensor]:
+        """What `restore` needs to undo `set_units`."""
+        return self.units, self.capacity, self.index, self.active.clone()
+
+    def restore(self, snapshot: tuple[int, int, Tensor, Tensor]) -> None:
+        """Undo `set_units`."""
+        self.units, self.capacity, self.index, self.active = snapshot
 
     def capacity_for(self, units: int) -> int:
         """The capacity to allocate for a width: the next multiple of the block.
@@ -170,7 +182,8 @@ class Width(nn.Module):
         """Whether a width stays in the present capacity: not above it, and not more than two steps below."""
         if units > self.capacity:
             return False
-        return self.capacity - units <= (0 if self.block == 1 else 2 * self._allocation_step(units))
+        # By the present capacity's step, and not the width's: where the step changes, a swing must not reallocate.
+        return self.capacity - units <= (0 if self.block == 1 else 2 * self._allocation_step(self.capacity))
 
     def get_extra_state(self) -> Tensor:
         """What a state dict must hold besides ν: the number of units and the quantile."""
@@ -178,7 +191,13 @@ class Width(nn.Module):
 
     def set_extra_state(self, state: Tensor) -> None:
         """Take over the number of units and the quantile of a state dict."""
-        units, self.quantile = state.tolist()
+        units, quantile = state.tolist()
+        if units > self.capacity:
+            raise CheckpointError(
+                f"the state dict gives a layer {int(units)} units, but its tensors have room for {self.capacity}. "
+                "Load the whole model, with awn.load_state_dict_(model, state)."
+            )
+        self.quantile = quantile
         self.set_units(int(units), self.capacity)
 
     def extra_repr(self) -> str:
@@ -199,13 +218,21 @@ class Width(nn.Module):
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Width:
         """Move or cast, but keep single precision at least: half precision cannot count past 2048 units."""
         before = self.log_nu.detach()
+        gradient = None if self.log_nu.grad is None else self.log_nu.grad.clone()
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        if self.log_nu.dtype in (torch.float16, torch.bfloat16):
-            self.log_nu.data = before.to(self.log_nu.device)
-            self.index = self.index[:0]
-            self.active = self.active[:0]
-            self.set_units(self.units, self.capacity)
+        dtype = at_least_single(self.log_nu.dtype)
+        if self.log_nu.dtype != dtype:
+            self.log_nu.data = before.to(self.log_nu.device, dtype)
+            self.log_nu.grad = None if gradient is None else gradient.to(self.log_nu.device, dtype)
+        # Counted anew: what was moved may be rounded, or, from the meta device, empty.
+        self.index, self.active = self.index[:0], self.active[:0]
+        self.set_units(self.units, self.capacity)
         return self
+
+
+def at_least_single(dtype: torch.dtype) -> torch.dtype:
+    """The dtype, or single precision if that has more digits."""
+    return torch.promote_types(dtype, torch.float32)
 
 
 def as_options(width: Width) -> dict[str, Any]:

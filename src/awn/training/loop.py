@@ -12,7 +12,6 @@ from torch.optim import Optimizer
 
 from awn.budget import Budget
 from awn.errors import ArgumentError
-from awn.groups import find_groups
 from awn.objective import Objective, objective
 from awn.prior import Prior
 from awn.surgery import resize_
@@ -59,7 +58,6 @@ def fit(
     (3, ['budget', 'data', 'epoch', 'lr', 'nu', 'score', 'seconds', 'total', 'weights', 'width', 'widths'])
     """
     _check(train, validation)
-    groups = find_groups(model)
     score = score or _minus_loss(loss)
     with torch.random.fork_rng():
         torch.manual_seed(options.seed)
@@ -72,17 +70,8 @@ def fit(
         while progress.epoch < options.epochs and not progress.stop:
             started = time.perf_counter()
             terms = _train_epoch(run, loss, prior, budget, callbacks)
-            progress.epoch += 1
-            row = {
-                "epoch": progress.epoch,
-                **terms,
-                "score": None if validation is None else score(model.eval(), validation),
-                "lr": run.optimizer.param_groups[0]["lr"],
-                "widths": {group.name: group.width.units for group in groups},
-                "nu": {group.name: group.width.value for group in groups},
-                "seconds": time.perf_counter() - started,
-            }
-            run.end_epoch(row)
+            reached = None if validation is None else score(model.eval(), validation)
+            run.end_epoch({**terms, "score": reached, "seconds": time.perf_counter() - started})
             for callback in callbacks:
                 callback.on_epoch_end(progress)
             run.checkpoint()

@@ -84,9 +84,18 @@ class Run:
             return torch.autocast(device, dtype=torch.bfloat16)
         return nullcontext()
 
-    def end_epoch(self, row: Row) -> None:
+    def end_epoch(self, measured: Row) -> None:
         """Note the epoch, step the schedule, keep the state if it is the best, stop if patience is over."""
-        progress, score = self.progress, row["score"]
+        progress, score = self.progress, measured["score"]
+        progress.epoch += 1
+        groups = find_groups(self.model)
+        row = {
+            "epoch": progress.epoch,
+            **measured,
+            "lr": self.optimizer.param_groups[0]["lr"],
+            "widths": {group.name: group.width.units for group in groups},
+            "nu": {group.name: group.width.value for group in groups},
+        }
         progress.history.rows.append(row)
         if score is not None:
             if score > self.best["score"]:

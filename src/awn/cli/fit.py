@@ -1,0 +1,114 @@
+"""`awn fit`: from a table to a model, its widths and a report."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from awn.cli.display import LiveDisplay, PlainDisplay
+from awn.cli.output import err, out, print_json, print_table, say
+from awn.errors import ArgumentError
+
+Quiet = Annotated[bool, typer.Option("--quiet", help="Say nothing but errors and results.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")]
+
+
+def fit(
+    table: Annotated[Path, typer.Argument(help="A CSV, TSV or Parquet file, .gz too.")],
+    target: Annotated[str, typer.Option(help="The column to predict.")],
+    out_folder: Annotated[Path | None, typer.Option("--out", help="Where to write. Default: runs/NAME.")] = None,
+    task: Annotated[str | None, typer.Option(help="classification or regression. Default: guessed and said.")] = None,
+    hidden_layers: Annotated[int | None, typer.Option(help="Number of hidden layers.")] = None,
+    test_size: Annotated[float, typer.Option(help="Share of the rows to hold out and judge by.")] = 0.2,
+    seed: Annotated[int, typer.Option(help="Decides the split and the start.")] = 0,
+    epochs: Annotated[int | None, typer.Option(help="At most this many passes over the rows.")] = None,
+    max_units: Annotated[int | None, typer.Option(help="Most units a layer may have.")] = None,
+    max_params: Annotated[int | None, typer.Option(help="Most parameters the network may have.")] = None,
+    config: Annotated[Path | None, typer.Option(help="A JSON or TOML file of the estimator's options.")] = None,
+    compare: Annotated[bool, typer.Option(help="Also train an ordinary network of the learned widths.")] = True,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was stopped.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a model that is there.")] = False,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Train a network on a table; its layers find their own width.
+
+    Example:  awn fit houses.csv --target price --out runs/houses
+    """
+    from awn.tabular.fitting import fit_table
+
+    folder = _folder(out_folder, table, resume, overwrite)
+    named = {"hidden_layers": hidden_layers, "epochs": epochs, "max_units": max_units, "max_params": max_params}
+    options = {**read_config(config), **{name: value for name, value in named.items() if value is not None}}
+    display = None if quiet else LiveDisplay(err) if err.is_terminal else PlainDisplay(err)
+    try:
+        result = fit_table(
+            table,
+            target,
+            folder,
+            task=task,
+            test_size=test_size,
+            seed=seed,
+            options=options,
+            compare=compare,
+            callbacks=[] if display is None else [display],
+            resume=resume,
+        )
+    except KeyboardInterrupt:
+        say(f"Interrupted. To go on: the same command with --out {folder} --resume.")
+        raise typer.Exit(1) from None
+    finally:
+        if display is not None:
+            display.close()
+    if as_json:
+        print_json(asdict(result))
+        return
+    for note in result.notes:
+        say(note, quiet=quiet)
+    names = {"adaptive": "learned width", "fixed": "the same width, fixed", "baseline": "most frequent class or mean"}
+    rows = [(names[name], f"{score:.4f}") for name, score in result.scores.items()]
+    print_table(f"{result.score_name} on {result.rows['test']:,} rows held out", ["network", result.score_name], rows)
+    layers = [(layer, units) for layer, units in result.widths.items()]
+    print_table("learned widths", ["layer", "units"], [*layers, ("all", sum(result.widths.values()))])
+    out.print(f"{result.parameters:,} parameters, trained in {result.seconds:.1f} s", highlight=False)
+    out.print(f"model:  {result.model}\nreport: {result.report}", highlight=False, soft_wrap=True)
+
+
+def read_config(path: Path | None) -> dict[str, Any]:
+    """The options in a JSON or TOML file."""
+    if path is None:
+        return {}
+    try:
+        text = path.read_text(encoding="utf-8")
+        if path.suffix == ".toml":
+            import tomllib  # Python 3.11 and later
+
+            return tomllib.loads(text)
+        content = json.loads(text)
+    except ImportError:
+        raise ArgumentError(f"{path}: TOML needs Python 3.11 or later; write the options as JSON.") from None
+    except (OSError, ValueError) as error:
+        raise ArgumentError(f"the options file {path} cannot be read: {error}") from None
+    if not isinstance(content, dict):
+        raise ArgumentError(f"the options file {path} must hold one JSON object of options.")
+    return content
+
+
+def _folder(given: Path | None, table: Path, resume: bool, overwrite: bool) -> Path:
+    """Where to write: never over a model that is there, unless told to."""
+    stem = table.name.split(".")[0] or "table"
+    if given is None and not resume:
+        number, given = 1, Path("runs") / stem
+        while given.exists() and not overwrite:
+            number += 1
+            given = Path("runs") / f"{stem}-{number}"
+    folder = given or Path("runs") / stem
+    if resume and not (folder / "run").is_dir():
+        raise ArgumentError(f"there is no run in {folder} to resume.")
+    if not (resume or overwrite) and (folder / "run").exists():
+        raise ArgumentError(f"{folder} already holds a run; choose another --out, or --resume or --overwrite it.")
+    return folder

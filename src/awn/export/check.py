@@ -1,0 +1,25 @@
+"""An export must compute what its model computes."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from awn.errors import AwnError
+
+
+class ExportError(AwnError, RuntimeError):
+    """An export that could not be made, or that computes something else than its model."""
+
+
+def check_same(exported: Tensor, expected: Tensor, what: str, tolerance: float) -> None:
+    """Refuse an export whose outputs differ from the model's by more than the tolerance, relative to their size."""
+    size = max(1.0, expected.abs().max().item())
+    difference = (exported.to(expected.dtype) - expected).abs().max().item()
+    if not difference <= tolerance * size:  # a NaN is a difference too
+        raise ExportError(
+            f"the {what} computes something else than the model: outputs differ by up to {difference:.2g}, "
+            f"more than {tolerance * size:.2g}. Nothing was written."
+        )
+    if exported.shape != expected.shape or not torch.isfinite(expected).all():
+        raise ExportError(f"the {what} could not be checked: shapes {tuple(exported.shape)}, {tuple(expected.shape)}.")

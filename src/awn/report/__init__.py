@@ -1,0 +1,17 @@
+"""The report: what a training run was and found, as one HTML file that needs no network.
+
+`write_report` draws one run, `write_comparison` several beside each other; both from `ReportData`.
+"""
+
+from awn.report.data import Confusion, LayerCurve, ReportData, Residuals, TruncationPoint
+from awn.report.page import write_comparison, write_report
+
+__all__ = [
+    "Confusion",
+    "LayerCurve",
+    "ReportData",
+    "Residuals",
+    "TruncationPoint",
+    "write_comparison",
+    "write_report",
+]

@@ -1,0 +1,188 @@
+"""Report data: all that a report shows of a run, as plain values that JSON can hold."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import numbers
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+from awn.errors import ArgumentError
+
+Task = Literal["classification", "regression"]
+Value = str | int | float | None
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class LayerCurve:
+    """The importance of a layer's units in their order, going on past the cut at `units` so that the tail is seen."""
+
+    name: str
+    importance: Sequence[float]
+    units: int
+    quantile: float
+    nu: float
+
+
+@dataclass(frozen=True)
+class TruncationPoint:
+    """What is left of a model that keeps the fraction `keep` of its units."""
+
+    keep: float
+    units: Mapping[str, int]
+    parameters: int
+    score: float
+    latency_ms: float
+
+    def __post_init__(self) -> None:
+        if not 0 < self.keep <= 1:
+            raise ArgumentError(f"keep must be a fraction above 0 and at most 1, got {self.keep}.")
+
+
+@dataclass(frozen=True)
+class Confusion:
+    """How often each class was taken for which: `counts[actual][predicted]`."""
+
+    labels: Sequence[str]
+    counts: Sequence[Sequence[float]]
+
+    def __post_init__(self) -> None:
+        size = len(self.labels)
+        if len(self.counts) != size or any(len(row) != size for row in self.counts):
+            raise ArgumentError(
+                f"counts must have one row and one column for each of the {size} labels, "
+                f"got rows of {[len(row) for row in self.counts]}."
+            )
+
+
+@dataclass(frozen=True)
+class Residuals:
+    """What was to be predicted and what was predicted, row by row."""
+
+    actual: Sequence[float]
+    predicted: Sequence[float]
+
+    def __post_init__(self) -> None:
+        if len(self.actual) != len(self.predicted):
+            raise ArgumentError(
+                f"{len(self.actual)} actual values do not go with {len(self.predicted)} predicted ones."
+            )
+
+
+@dataclass(frozen=True)
+class ReportData:
+    """All that a report shows of a run. A part that is empty or None is left out of the report.
+
+    `history` has one row an epoch: `epoch`; the loss terms `total`, `data`, `weights`, `width`, `budget`; `score` and
+    `train_score`, None without one; `widths` and `nu` by layer; and `best`, true where the score was the best so far.
+    The last such row is the best epoch. `activations` has for every layer the lists `low`, `mean` and `high`, with an
+    entry a unit.
+
+    >>> data = ReportData("adult.csv", "classification", "accuracy", headline=[("accuracy", 0.86)])
+    >>> ReportData.from_json(data.to_json()) == data
+    True
+    """
+
+    title: str
+    task: Task
+    score_name: str
+    headline: Sequence[tuple[str, Value]] = field(default_factory=list)
+    history: Sequence[Row] = field(default_factory=list)
+    layers: Sequence[LayerCurve] = field(default_factory=list)
+    truncation: Sequence[TruncationPoint] = field(default_factory=list)
+    activations: Mapping[str, Mapping[str, Sequence[float]]] = field(default_factory=dict)
+    confusion: Confusion | None = None
+    residuals: Residuals | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    environment: Mapping[str, Any] = field(default_factory=dict)
+    notes: Sequence[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        if self.task not in get_args(Task):
+            raise ArgumentError(f"task must be 'classification' or 'regression', got {self.task!r}.")
+        if not all("epoch" in row for row in self.history):
+            raise ArgumentError("every row of history must say its epoch.")
+        if len({tuple(point.units) for point in self.truncation}) > 1:
+            raise ArgumentError("all points of truncation must have the units of the same layers, in the same order.")
+        for layer, bands in self.activations.items():
+            lengths = {name: len(bands[name]) if name in bands else None for name in ("low", "mean", "high")}
+            if None in lengths.values() or len(set(lengths.values())) != 1:
+                raise ArgumentError(
+                    f"the activations of layer {layer!r} need low, mean and high with an entry a unit each; "
+                    f"the lengths are {lengths}."
+                )
+
+    def to_json(self) -> dict[str, Any]:
+        """The data as `json.dumps` takes it. Numbers that JSON has no word for become "nan", "inf" and "-inf".
+
+        >>> ReportData("run", "regression", "R²", history=[{"epoch": 1, "score": math.nan}]).to_json()["history"]
+        [{'epoch': 1, 'score': 'nan'}]
+        """
+        content: dict[str, Any] = _to_plain(self)
+        return content
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> ReportData:
+        """The data again, from what `to_json` gave; what this version does not know is passed over."""
+        try:
+            known = {own.name: content[own.name] for own in dataclasses.fields(cls) if own.name in content}
+            return cls(**{name: _READERS[name](value) if name in _READERS else value for name, value in known.items()})
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            if isinstance(error, ArgumentError):
+                raise
+            raise ArgumentError(
+                f"this is not the data of a report ({type(error).__name__}: {error}): it was edited, or written by "
+                "another version of awn. Make it from the run again."
+            ) from None
+
+
+def _layer(content: Mapping[str, Any]) -> LayerCurve:
+    return LayerCurve(**{name: value if name == "name" else _numbers(value) for name, value in content.items()})
+
+
+def _confusion(content: Mapping[str, Any] | None) -> Confusion | None:
+    return None if content is None else Confusion(content["labels"], _numbers(content["counts"]))
+
+
+def _residuals(content: Mapping[str, Any] | None) -> Residuals | None:
+    return None if content is None else Residuals(**_numbers(content))
+
+
+def _to_plain(value: Any) -> Any:
+    """A value in JSON's own types. What has no such type, as a device or a path among the settings, becomes text."""
+    if dataclasses.is_dataclass(value):
+        return {own.name: _to_plain(getattr(value, own.name)) for own in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): _to_plain(entry) for key, entry in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_to_plain(entry) for entry in value]
+    if value is None or isinstance(value, (bool, str)):
+        return value
+    if isinstance(value, numbers.Integral):
+        return int(value)
+    if isinstance(value, numbers.Real):
+        return float(value) if math.isfinite(value) else str(float(value))
+    return str(value)
+
+
+def _numbers(value: Any) -> Any:
+    """Undo `_to_plain` where there are numbers alone: "nan", "inf" and "-inf" are numbers again, at any depth."""
+    if isinstance(value, Mapping):
+        return {key: _numbers(entry) for key, entry in value.items()}
+    if isinstance(value, list):
+        return [_numbers(entry) for entry in value]
+    return float(value) if isinstance(value, str) else value
+
+
+_READERS: dict[str, Callable[[Any], Any]] = {
+    "headline": lambda content: [(label, value) for label, value in content],
+    "history": _numbers,
+    "layers": lambda content: [_layer(layer) for layer in content],
+    "truncation": lambda content: [TruncationPoint(**_numbers(point)) for point in content],
+    "activations": _numbers,
+    "confusion": _confusion,
+    "residuals": _residuals,
+}

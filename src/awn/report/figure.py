@@ -1,0 +1,140 @@
+"""What all figures share: plotly, colours that follow the page, axes, and lists short enough to draw.
+
+Colours are names of CSS variables, such as var(--c0): the page puts in the ones of its light, dark or print scheme.
+"""
+
+from __future__ import annotations
+
+import html
+import math
+import numbers
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from awn.errors import MissingExtraError
+
+Figure = dict[str, Any]
+
+MOST_POINTS = 1000  # of a curve over epochs
+MOST_UNITS = 400  # of a curve over units, whose plots are small
+MOST_LINES = 12  # in one plot, or small plots beside each other
+_COLOURS = 7
+_DASHES = ("solid", "dot", "dash", "dashdot", "longdash")
+
+
+def graph_objects() -> Any:
+    """Plotly's `graph_objects`, or an error that says how to get it."""
+    try:
+        from plotly import graph_objects
+    except ModuleNotFoundError:
+        raise MissingExtraError('a report needs plotly, which is not installed: pip install "awn[tabular]"') from None
+    return graph_objects
+
+
+def plotly_js() -> str:
+    """The program that draws the figures in the browser."""
+    graph_objects()
+    from plotly.offline import get_plotlyjs
+
+    return str(get_plotlyjs())
+
+
+def figure(traces: Sequence[Any], x: str = "", y: str = "", **layout: Any) -> Figure:
+    """A figure as plotly.js takes it, with titles for its axes and the page's colours."""
+    axis = {
+        "gridcolor": "var(--grid)",
+        "zerolinecolor": "var(--grid)",
+        "linecolor": "var(--axis)",
+        "tickcolor": "var(--axis)",
+        "automargin": True,
+    }
+    common: dict[str, Any] = {
+        "template": "none",
+        "paper_bgcolor": "rgba(0,0,0,0)",
+        "plot_bgcolor": "rgba(0,0,0,0)",
+        "font": {"family": "system-ui, sans-serif", "size": 12, "color": "var(--ink)"},
+        "margin": {"l": 8, "r": 8, "t": 12, "b": 8},
+        "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"},
+        "hoverlabel": {"bgcolor": "var(--card)", "bordercolor": "var(--axis)", "font": {"color": "var(--ink)"}},
+        "hovermode": "x unified",
+        "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": "var(--axis)", "activecolor": "var(--ink)"},
+    }
+    own_x, own_y = layout.pop("xaxis", {}), layout.pop("yaxis", {})
+    common["xaxis"] = {**axis, "title": {"text": x, "standoff": 8}, "showgrid": False, "ticks": "outside", **own_x}
+    common["yaxis"] = {**axis, "title": {"text": text(y), "standoff": 8}, **own_y}
+    made: Figure = graph_objects().Figure(data=traces, layout={**common, **layout}).to_plotly_json()
+    return made
+
+
+def line(name: str, x: Sequence[Any], y: Iterable[Any], colour: int | str = 0, **options: Any) -> Any:
+    """A curve; past the last colour the colours start again, with another dash."""
+    style: dict[str, Any] = {"width": 2}
+    if isinstance(colour, str):
+        style["color"] = colour
+    else:
+        style |= {"color": f"var(--c{colour % _COLOURS})", "dash": _DASHES[colour // _COLOURS % len(_DASHES)]}
+    style |= options.pop("line", {})
+    few = {"mode": "lines+markers", "marker": {"size": 5}} if len(x) <= 30 else {"mode": "lines"}
+    return graph_objects().Scatter(
+        x=list(x), y=[finite(value) for value in y], name=text(name), line=style, **{**few, **options}
+    )
+
+
+def band(name: str, x: Sequence[Any], low: Iterable[Any], high: Iterable[Any]) -> list[Any]:
+    """The area between two curves, in one legend entry."""
+    edge: dict[str, Any] = {"mode": "lines", "line": {"width": 0}, "hoverinfo": "skip", "legendgroup": "band"}
+    return [
+        line(name, x, low, "var(--band)", showlegend=False, **edge),
+        line(name, x, high, "var(--band)", fill="tonexty", fillcolor="var(--band)", **edge),
+    ]
+
+
+def upright(x: float, label: str, *, on_left: bool, at: str = "top") -> dict[str, Any]:
+    """A layout's parts for a dashed upright line with a word beside its top or bottom."""
+    mark = {"type": "line", "xref": "x", "yref": "paper", "x0": x, "x1": x, "y0": 0, "y1": 1}
+    return {
+        "shapes": [{**mark, "line": {"color": "var(--soft)", "width": 1.5, "dash": "dash"}}],
+        "annotations": [
+            {
+                "xref": "x",
+                "yref": "paper",
+                "x": x,
+                "y": 1 if at == "top" else 0,
+                "xanchor": "right" if on_left else "left",
+                "yanchor": at,
+                "text": text(label),
+                "showarrow": False,
+                "font": {"color": "var(--soft)", "size": 11},
+            }
+        ],
+    }
+
+
+def text(words: str) -> str:
+    """Words as they are, where plotly would otherwise read tags in them.
+
+    >>> text("<b>bold</b>")
+    '&lt;b&gt;bold&lt;/b&gt;'
+    """
+    return html.escape(str(words), quote=False)
+
+
+def finite(value: Any) -> float | int | None:
+    """A number short enough to embed, None (a gap in the curve) for what is no finite number.
+
+    >>> finite(0.123456789), finite(float("nan")), finite(None), finite(12)
+    (0.123457, None, None, 12)
+    """
+    if value is None or not math.isfinite(value):
+        return None
+    return int(value) if isinstance(value, numbers.Integral) else float(f"{float(value):.6g}")
+
+
+def thin(count: int, most: int, also: Iterable[int] = ()) -> list[int]:
+    """At most about `most` of the places 0 … count − 1, evenly spaced, the last and those in `also` among them.
+
+    >>> thin(10, 4, also=[7])
+    [0, 3, 6, 7, 9]
+    """
+    step = max(1, math.ceil(count / most))
+    return sorted({*range(0, count, step), *also, *range(max(0, count - 1), count)})

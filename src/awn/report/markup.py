@@ -1,0 +1,125 @@
+"""Pieces of HTML. Whatever comes from data is escaped here, and nowhere else."""
+
+from __future__ import annotations
+
+import html
+import math
+import numbers
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from string import Template
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the page: a heading, a sentence that says what one sees, and HTML."""
+
+    key: str
+    heading: str
+    says: str
+    body: str
+
+    def __str__(self) -> str:
+        says = f"<p>{escape(self.says)}</p>" if self.says else ""
+        return (
+            f'<section id="{self.key}" aria-labelledby="{self.key}-heading">'
+            f'<h2 id="{self.key}-heading">{escape(self.heading)}</h2>{says}{self.body}</section>'
+        )
+
+
+def escape(words: Any) -> str:
+    """Words as they are, where HTML would otherwise read tags in them.
+
+    >>> escape("<script>")
+    '&lt;script&gt;'
+    """
+    return html.escape(str(words))
+
+
+def number(value: Any) -> str:
+    """A value for people to read.
+
+    >>> [number(value) for value in (12345, 0.98765, 12345.678, 1.5e-7, True, None, float("inf"), "text")]
+    ['12,345', '0.9877', '12,346', '1.5e-07', 'yes', '–', 'inf', 'text']
+    """
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, numbers.Integral):
+        return f"{int(value):,}"
+    if not isinstance(value, numbers.Real):
+        return str(value)
+    value = float(value)
+    if math.isfinite(value) and abs(value) >= 1000:
+        return f"{value:,.0f}" if abs(value) < 1e9 else f"{value:.3e}"
+    return f"{value:.4g}"
+
+
+def milliseconds(value: float) -> str:
+    """A duration to three digits, since it was measured.
+
+    >>> milliseconds(0.58123)
+    '0.581 ms'
+    """
+    return f"{number(float(f'{value:.3g}'))} ms"
+
+
+def packaged(name: str) -> str:
+    """A text file that lies beside this one."""
+    return resources.files("awn.report").joinpath(name).read_text(encoding="utf-8")
+
+
+def fill(name: str, **pieces: Any) -> str:
+    """A template that lies beside this file, with pieces of HTML in its places."""
+    return Template(packaged(name)).substitute(pieces)
+
+
+def cards(headline: Iterable[tuple[str, Any]]) -> str:
+    """Figures to be seen first, each with its label."""
+    pairs = (f"<div><dt>{escape(label)}</dt><dd>{escape(number(value))}</dd></div>" for label, value in headline)
+    return f'<dl class="cards">{"".join(pairs)}</dl>'
+
+
+def plot(key: str, says: str, caption: str = "") -> str:
+    """A place in which the page's program draws the figure of this key."""
+    head = f"<figcaption>{escape(caption)}</figcaption>" if caption else ""
+    return (
+        f'<figure>{head}<div class="plot" data-figure="{escape(key)}" role="img" aria-label="{escape(says)}"></div>'
+        "</figure>"
+    )
+
+
+def plots(items: Sequence[str]) -> str:
+    """Plots beside each other, as many as the page's width has room for."""
+    return f'<div class="plots">{"".join(items)}</div>'
+
+
+def chooser(label: str, says: str, options: Mapping[str, str]) -> str:
+    """One plot, and a list to choose which figure it shows: for each key, the words in the list."""
+    first = next(iter(options))
+    entries = "".join(f'<option value="{escape(key)}">{escape(words)}</option>' for key, words in options.items())
+    select = f"<select>{entries}</select>"
+    return f'<label class="chooser">{escape(label)} {select}</label>{plot(first, says)}'
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[Any]], label: str) -> str:
+    """A table whose first column names its rows; it scrolls by itself where it is too wide for the page."""
+    top = "".join(f'<th scope="col">{escape(words)}</th>' for words in head)
+    body = "".join(
+        f'<tr><th scope="row">{escape(number(row[0]))}</th>'
+        + "".join(f"<td>{escape(number(value))}</td>" for value in row[1:])
+        + "</tr>"
+        for row in rows
+    )
+    return (
+        f'<div class="scroll" role="region" tabindex="0" aria-label="{escape(label)}">'
+        f"<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>"
+    )
+
+
+def items(entries: Iterable[Any]) -> str:
+    """A list of sentences."""
+    return "<ul>" + "".join(f"<li>{escape(entry)}</li>" for entry in entries) + "</ul>"

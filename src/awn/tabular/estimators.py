@@ -1,0 +1,301 @@
+"""AdaptiveClassifier and AdaptiveRegressor: scikit-learn estimators whose network learns its own width."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import ArrayLike
+from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.metrics import r2_score
+from sklearn.utils import check_array, check_consistent_length
+from sklearn.utils.class_weight import compute_sample_weight
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import column_or_1d
+from torch import Tensor, nn
+
+from awn import likelihood
+from awn.errors import ArgumentError
+from awn.shrink import compress
+from awn.tabular.network import Array, NetworkEstimator, score_in_chunks
+from awn.training import Callback, Data
+
+
+class AdaptiveClassifier(ClassifierMixin, NetworkEstimator):  # type: ignore[misc]
+    """A classifier that learns the width of its hidden layers.
+
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True)
+    >>> classifier = AdaptiveClassifier(random_state=0).fit(X, y)
+    >>> classifier.score(X, y) > 0.9
+    True
+    >>> list(classifier.widths_)
+    ['hidden.0', 'hidden.1']
+
+    `hidden_layers`, `activation`, `units` (to start from), `scale`, `quantile`, `max_units`, `dropout` and `batch_norm`
+    shape the network; `max_params` caps its size; `weight_scale` is the prior's σ_θ. `fixed_widths` trains an ordinary
+    network of those widths instead, to compare with. A share `validation_fraction` of the rows is held back to stop
+    early by. DataFrames may have numbers, categories, booleans, dates and missing values.
+    """
+
+    def __init__(
+        self,
+        hidden_layers: int = 2,
+        *,
+        class_weight: Mapping[Any, float] | str | None = None,
+        activation: str = "relu",
+        units: int = 128,
+        scale: str = "unit",
+        quantile: float = 0.9,
+        max_units: int | None = None,
+        max_params: int | None = None,
+        weight_scale: float | None = 1.0,
+        dropout: float = 0.0,
+        batch_norm: bool = False,
+        lr: float = 0.003,
+        width_lr: float | None = None,
+        batch_size: int = 128,
+        epochs: int = 200,
+        patience: int | None = 20,
+        schedule: str = "plateau",
+        clip: float | None = None,
+        validation_fraction: float = 0.1,
+        fixed_widths: Sequence[int] | None = None,
+        device: str = "cpu",
+        callbacks: Sequence[Callback] = (),
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        self.hidden_layers = hidden_layers
+        self.class_weight = class_weight
+        self.activation = activation
+        self.units = units
+        self.scale = scale
+        self.quantile = quantile
+        self.max_units = max_units
+        self.max_params = max_params
+        self.weight_scale = weight_scale
+        self.dropout = dropout
+        self.batch_norm = batch_norm
+        self.lr = lr
+        self.width_lr = width_lr
+        self.batch_size = batch_size
+        self.epochs = epochs
+        self.patience = patience
+        self.schedule = schedule
+        self.clip = clip
+        self.validation_fraction = validation_fraction
+        self.fixed_widths = fixed_widths
+        self.device = device
+        self.callbacks = callbacks
+        self.random_state = random_state
+
+    def fit(
+        self,
+        X: Any,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        folder: str | Path | None = None,
+        resume: bool = False,
+    ) -> AdaptiveClassifier:
+        """Train on rows and their classes; `folder` and `resume` are those of `awn.training.fit`."""
+        frame = self._frame(X, reset=True)
+        labels = self._labels(frame, y)
+        self.classes_, numbers = np.unique(labels, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ArgumentError(f"there is only one class, {self.classes_[0]!r}; a classifier needs at least two.")
+        weights = self._class_weights(frame, labels, sample_weight)
+        outputs = len(self.classes_)
+        self._train(frame, numbers, outputs, weights, likelihood.categorical, _accuracy, numbers, folder, resume)
+        return self
+
+    def partial_fit(
+        self, X: Any, y: ArrayLike, classes: ArrayLike | None = None, sample_weight: ArrayLike | None = None
+    ) -> AdaptiveClassifier:
+        """Train for one epoch on some rows. The first call needs all `classes`, and fits the preprocessing."""
+        first = not hasattr(self, "classes_")
+        frame = self._frame(X, reset=first)
+        labels = self._labels(frame, y)
+        if first:
+            if classes is None:
+                raise ArgumentError("the first call of partial_fit must say which classes there are: classes=[…].")
+            self.classes_ = np.unique(np.asarray(classes))
+        unknown = np.setdiff1d(labels, self.classes_)
+        if len(unknown):
+            raise ArgumentError(f"class {unknown[0]!r} is not among those of the first call, {list(self.classes_)}.")
+        weights = self._class_weights(frame, labels, sample_weight)
+        numbers = np.searchsorted(self.classes_, labels)
+        self._train_on(frame, numbers, len(self.classes_), weights, likelihood.categorical)
+        return self
+
+    def predict_proba(self, X: Any) -> Array:
+        """The probability of every class, [rows, classes], in the order of `classes_`."""
+        return np.asarray(torch.from_numpy(self._outputs(X)).softmax(1))
+
+    def predict(self, X: Any) -> Array:
+        """The most probable class of every row."""
+        chosen: Array = self.classes_[self._outputs(X).argmax(1)] if hasattr(self, "classes_") else self._outputs(X)
+        return chosen
+
+    def compress(self, X: Any, y: ArrayLike, *, max_drop: float = 0.005) -> AdaptiveClassifier:
+        """A copy with the smallest network whose accuracy on these rows is at most `max_drop` lower."""
+        rows, wanted = torch.from_numpy(self.encode(X)), np.asarray(y)
+
+        def accuracy(model: nn.Module) -> float:
+            return float(np.mean(self.classes_[predict_rows(model, rows).argmax(1)] == wanted))
+
+        return self._with(compress(self._adaptive(), accuracy, max_drop=max_drop))
+
+    def _labels(self, frame: pd.DataFrame, y: ArrayLike) -> Array:
+        labels: Array = column_or_1d(y, warn=True)
+        check_consistent_length(frame, labels)
+        check_classification_targets(labels)
+        return labels
+
+    def _class_weights(self, frame: pd.DataFrame, labels: Array, sample_weight: ArrayLike | None) -> Array | None:
+        if self.class_weight is not None:
+            by_class = compute_sample_weight(self.class_weight, labels)
+            sample_weight = by_class if sample_weight is None else by_class * np.asarray(sample_weight)
+        return self._checked_weights(frame, sample_weight)
+
+
+class AdaptiveRegressor(RegressorMixin, NetworkEstimator):  # type: ignore[misc]
+    """A regressor that learns the width of its hidden layers; one target or several.
+
+    >>> from sklearn.datasets import load_diabetes
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> regressor = AdaptiveRegressor(random_state=0).fit(X, y)
+    >>> regressor.predict(X).shape
+    (442,)
+
+    The options are those of `AdaptiveClassifier`. Targets are standardised inside.
+    """
+
+    def __init__(
+        self,
+        hidden_layers: int = 2,
+        *,
+        activation: str = "relu",
+        units: int = 128,
+        scale: str = "unit",
+        quantile: float = 0.9,
+        max_units: int | None = None,
+        max_params: int | None = None,
+        weight_scale: float | None = 1.0,
+        dropout: float = 0.0,
+        batch_norm: bool = False,
+        lr: float = 0.003,
+        width_lr: float | None = None,
+        batch_size: int = 128,
+        epochs: int = 200,
+        patience: int | None = 20,
+        schedule: str = "plateau",
+        clip: float | None = None,
+        validation_fraction: float = 0.1,
+        fixed_widths: Sequence[int] | None = None,
+        device: str = "cpu",
+        callbacks: Sequence[Callback] = (),
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        self.hidden_layers = hidden_layers
+        self.activation = activation
+        self.units = units
+        self.scale = scale
+        self.quantile = quantile
+        self.max_units = max_units
+        self.max_params = max_params
+        self.weight_scale = weight_scale
+        self.dropout = dropout
+        self.batch_norm = batch_norm
+        self.lr = lr
+        self.width_lr = width_lr
+        self.batch_size = batch_size
+        self.epochs = epochs
+        self.patience = patience
+        self.schedule = schedule
+        self.clip = clip
+        self.validation_fraction = validation_fraction
+        self.fixed_widths = fixed_widths
+        self.device = device
+        self.callbacks = callbacks
+        self.random_state = random_state
+
+    def fit(
+        self,
+        X: Any,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        folder: str | Path | None = None,
+        resume: bool = False,
+    ) -> AdaptiveRegressor:
+        """Train on rows and their targets; `folder` and `resume` are those of `awn.training.fit`."""
+        frame = self._frame(X, reset=True)
+        targets = self._targets(frame, y, reset=True)
+        weights = self._checked_weights(frame, sample_weight)
+        outputs = targets.shape[1]
+        self._train(frame, targets, outputs, weights, likelihood.gaussian, _minus_error, None, folder, resume)
+        return self
+
+    def partial_fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> AdaptiveRegressor:
+        """Train for one epoch on some rows. The first call fits the preprocessing and the targets' scale."""
+        first = not hasattr(self, "target_mean_")
+        frame = self._frame(X, reset=first)
+        targets = self._targets(frame, y, reset=first)
+        weights = self._checked_weights(frame, sample_weight)
+        self._train_on(frame, targets, targets.shape[1], weights, likelihood.gaussian)
+        return self
+
+    def predict(self, X: Any) -> Array:
+        """The expected target of every row: [rows], or [rows, targets] if there were several."""
+        predicted = self._outputs(X) * self.target_scale_ + self.target_mean_
+        return np.asarray(predicted[:, 0] if self._one_target else predicted)
+
+    def compress(self, X: Any, y: ArrayLike, *, max_drop: float = 0.005) -> AdaptiveRegressor:
+        """A copy with the smallest network whose R² on these rows is at most `max_drop` lower."""
+        rows, wanted = torch.from_numpy(self.encode(X)), np.asarray(y, dtype=np.float64).reshape(len(X), -1)
+
+        def r2(model: nn.Module) -> float:
+            predicted = predict_rows(model, rows) * self.target_scale_ + self.target_mean_
+            return float(r2_score(wanted, predicted))
+
+        return self._with(compress(self._adaptive(), r2, max_drop=max_drop))
+
+    def _targets(self, frame: pd.DataFrame, y: ArrayLike, *, reset: bool) -> Array:
+        """The targets, [rows, targets], standardised."""
+        checked: Array = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
+        if checked.ndim == 2 and checked.shape[1] == 1:
+            checked = column_or_1d(checked, warn=True)
+        check_consistent_length(frame, checked)
+        columns = checked.reshape(len(checked), -1)
+        if reset:
+            self._one_target = checked.ndim == 1
+            self.target_mean_ = columns.mean(0)
+            deviation = columns.std(0)
+            self.target_scale_ = np.where(deviation > 0, deviation, 1.0)
+        return np.asarray((columns - self.target_mean_) / self.target_scale_, dtype=np.float32)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+
+def _accuracy(model: nn.Module, data: Data) -> float:
+    right = (score_in_chunks(model, data.x).argmax(1) == data.y).double()
+    return float((right * data.weight).sum() / data.weight.sum() if data.weight is not None else right.mean())
+
+
+def _minus_error(model: nn.Module, data: Data) -> float:
+    """Minus the mean squared error of the standardised targets: about R² − 1."""
+    errors = (score_in_chunks(model, data.x) - data.y).square().mean(1).double()
+    return -float((errors * data.weight).sum() / data.weight.sum() if data.weight is not None else errors.mean())
+
+
+def predict_rows(model: nn.Module, rows: Tensor) -> Array:
+    """A model's outputs for encoded rows, as an array."""
+    return np.asarray(score_in_chunks(model.eval(), rows.to(next(model.parameters()).device)).cpu())

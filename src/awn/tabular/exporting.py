@@ -1,0 +1,96 @@
+"""Export a table's model for use without awn: ONNX, torch.export or safetensors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor, nn
+
+from awn.errors import ArgumentError
+from awn.export import onnx_bytes, program_bytes
+from awn.files import tensor_file, write_files
+from awn.tabular.estimators import AdaptiveClassifier
+from awn.tabular.folder import Estimator, load_estimator, read_about
+from awn.tabular.preprocess import NumericPieces
+
+Form = Literal["onnx", "torch", "safetensors"]
+_EXAMPLE_ROWS = 16
+
+
+def export_model(model: Path, path: Path, form: str) -> str:
+    """Write a model folder's network to a file; returns what was written, in words.
+
+    ONNX and torch files take the table's own columns if all of them are numbers, missing ones as NaN, and the encoded
+    columns otherwise; they give probabilities, or predictions in the target's own unit.
+    """
+    if form not in get_args(Form):
+        raise ArgumentError(f"format must be one of {', '.join(get_args(Form))}; got {form!r}.")
+    estimator, about = load_estimator(model), read_about(model)
+    if form == "safetensors":
+        network = estimator.to_torch()
+        description = {"layers": [str(layer) for layer in network.children()], "about": about}
+        write_files({path: tensor_file(dict(network.state_dict()), description)})
+        return f"weights of {description['layers']}: {path}"
+    whole = TableNetwork(estimator)
+    example = whole.example_rows(_EXAMPLE_ROWS)
+    content = onnx_bytes(whole, example) if form == "onnx" else program_bytes(whole, example)
+    write_files({path: content})
+    kind = "the table's columns" if whole.pieces is not None else "the encoded columns"
+    return (
+        f"{path}: takes {kind}, {example.shape[1]} of them ({', '.join(whole.input_names[:8])}, …); gives {whole.gives}"
+    )
+
+
+class TableNetwork(nn.Module):
+    """The whole way from numeric columns to a prediction, as one module."""
+
+    medians: Tensor
+    means: Tensor
+    scales: Tensor
+    target_mean: Tensor
+    target_scale: Tensor
+
+    def __init__(self, estimator: Estimator) -> None:
+        super().__init__()
+        self.network = estimator.to_torch().eval()
+        self.pieces: NumericPieces | None = estimator.preprocessor_.numeric_pieces()
+        self.classifies = isinstance(estimator, AdaptiveClassifier)
+        if self.pieces is not None:
+            for name in ("medians", "means", "scales"):
+                self.register_buffer(name, torch.as_tensor(getattr(self.pieces, name), dtype=torch.float64))
+            self.indicators: list[int] = self.pieces.indicators.tolist()
+            self.clip = float(self.pieces.clip)
+            self.input_names = list(self.pieces.columns)
+        else:
+            self.input_names = estimator.preprocessor_.feature_names
+        if not isinstance(estimator, AdaptiveClassifier):
+            self.register_buffer("target_mean", torch.as_tensor(estimator.target_mean_, dtype=torch.float32))
+            self.register_buffer("target_scale", torch.as_tensor(estimator.target_scale_, dtype=torch.float32))
+            self.gives = "the prediction"
+        else:
+            self.gives = f"the probabilities of {[str(label) for label in estimator.classes_]}"
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[rows, columns] → [rows, classes or targets]."""
+        if self.pieces is not None:
+            x = self._encode(x.double())
+        out: Tensor = self.network(x.float())
+        return out.softmax(1) if self.classifies else out * self.target_scale + self.target_mean
+
+    def _encode(self, x: Tensor) -> Tensor:
+        missing = torch.isnan(x)
+        filled = torch.where(missing, self.medians, x)
+        scaled = ((filled - self.means) / self.scales).clamp(-self.clip, self.clip)
+        return torch.cat([scaled, missing[:, self.indicators].double()], dim=1) if self.indicators else scaled
+
+    def example_rows(self, rows: int) -> Tensor:
+        """Rows like those of the table, one with missing values if it knows them."""
+        generator = torch.Generator().manual_seed(0)
+        noise = torch.randn(rows, len(self.input_names), generator=generator)
+        if self.pieces is None:
+            return noise
+        example = (noise.double() * self.scales + self.means).float()
+        example[0, self.indicators] = torch.nan
+        return example

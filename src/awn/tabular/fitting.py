@@ -1,0 +1,164 @@
+"""From a table file to a trained model, its report and a comparison: what `awn fit` does."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, cast, get_args
+
+import pandas as pd
+from sklearn.dummy import DummyClassifier, DummyRegressor
+from sklearn.model_selection import train_test_split
+
+from awn.errors import ArgumentError, TableError
+from awn.files import json_file, write_files
+from awn.groups import count_parameters
+from awn.provenance import provenance
+from awn.report import write_report
+from awn.tabular.analysis import analyse
+from awn.tabular.estimators import AdaptiveClassifier, AdaptiveRegressor
+from awn.tabular.folder import Estimator, save_estimator
+from awn.tabular.table import Task, guess_task, read_table, split_target
+from awn.training import Callback
+
+
+@dataclass(frozen=True)
+class TableFit:
+    """What came of fitting a table: scores on rows that were held out, widths, size, time, and where it is all kept."""
+
+    task: Task
+    score_name: str
+    scores: dict[str, float]
+    widths: dict[str, int]
+    parameters: int
+    seconds: float
+    rows: dict[str, int]
+    folder: str
+    model: str
+    report: str
+    notes: list[str] = field(default_factory=list)
+
+
+def fit_table(
+    table: str | Path,
+    target: str,
+    folder: str | Path,
+    *,
+    task: str | None = None,
+    test_size: float = 0.2,
+    seed: int = 0,
+    options: dict[str, Any] | None = None,
+    compare: bool = True,
+    callbacks: Sequence[Callback] = (),
+    resume: bool = False,
+) -> TableFit:
+    """Train on a table, judge on rows held out, and write the model, the report and a summary to a folder.
+
+    `options` are those of `AdaptiveClassifier` or `AdaptiveRegressor`. `compare` also trains an ordinary network of the
+    widths that were learned.
+    """
+    folder = Path(folder)
+    if not 0 < test_size < 1:
+        raise ArgumentError(f"test_size must be a fraction between 0 and 1, got {test_size}.")
+    features, wanted, notes = split_target(read_table(table), target)
+    guess = guess_task(wanted, check_task(task))
+    notes = [*notes, guess.reason]
+    parts = _split(features, wanted, guess.task, test_size, seed)
+    estimator = _make(guess.task, seed, options or {}, callbacks)
+    started = time.perf_counter()
+    estimator.fit(parts.X, parts.y, folder=folder / "run", resume=resume)
+    seconds = time.perf_counter() - started
+    notes = [*notes, *estimator.preprocessor_.notes]
+
+    scores = {"adaptive": float(estimator.score(parts.X_test, parts.y_test)), "baseline": _baseline(guess.task, parts)}
+    if compare:
+        fixed = _make(guess.task, seed, {**(options or {}), "fixed_widths": list(estimator.widths_.values())}, ())
+        scores["fixed"] = float(fixed.fit(parts.X, parts.y).score(parts.X_test, parts.y_test))
+    result = TableFit(
+        task=guess.task,
+        score_name="accuracy" if guess.task == "classification" else "R²",
+        scores=scores,
+        widths=estimator.widths_,
+        parameters=count_parameters(estimator.model_),
+        seconds=round(seconds, 1),
+        rows={"train": len(parts.X), "test": len(parts.X_test)},
+        folder=str(folder),
+        model=str(folder / "model"),
+        report=str(folder / "report.html"),
+        notes=notes,
+    )
+    _write(result, estimator, parts, Path(table), target, seed)
+    return result
+
+
+@dataclass(frozen=True)
+class _Parts:
+    X: pd.DataFrame
+    y: pd.Series
+    X_test: pd.DataFrame
+    y_test: pd.Series
+
+
+def check_task(task: str | None) -> Task | None:
+    """Refuse a task that is neither of the two."""
+    if task not in (None, *get_args(Task)):
+        raise ArgumentError(f"task must be classification or regression, got {task!r}.")
+    return cast("Task | None", task)
+
+
+def _split(features: pd.DataFrame, target: pd.Series, task: Task, test_size: float, seed: int) -> _Parts:
+    counts = target.value_counts()
+    stratify = target if task == "classification" and counts.min() > 1 else None
+    try:
+        X, X_test, y, y_test = train_test_split(
+            features, target, test_size=test_size, stratify=stratify, random_state=seed
+        )
+    except ValueError as error:
+        raise TableError(f"{len(features)} rows are too few to hold {test_size:.0%} out: {error}") from None
+    return _Parts(X, y, X_test, y_test)
+
+
+def _make(task: Task, seed: int, options: dict[str, Any], callbacks: Sequence[Callback]) -> Estimator:
+    kind = AdaptiveClassifier if task == "classification" else AdaptiveRegressor
+    return kind(**options, random_state=seed, callbacks=callbacks)
+
+
+def _baseline(task: Task, parts: _Parts) -> float:
+    """The score of saying the most frequent class, or the mean, for every row."""
+    dummy = DummyClassifier() if task == "classification" else DummyRegressor()
+    return float(dummy.fit(parts.X, parts.y).score(parts.X_test, parts.y_test))
+
+
+def _write(result: TableFit, estimator: Estimator, parts: _Parts, table: Path, target: str, seed: int) -> None:
+    folder = Path(result.folder)
+    about = {"table": table.name, "target": target, "task": result.task, "score_name": result.score_name}
+    save_estimator(estimator, result.model, about={**about, "scores": result.scores, "rows": result.rows})
+    named = {"adaptive": "learned width", "fixed": "same width, fixed", "baseline": "baseline"}
+    headline = [(f"{result.score_name}, {named[name]}", score) for name, score in result.scores.items()]
+    data = analyse(
+        estimator,
+        parts.X_test,
+        parts.y_test,
+        title=f"{table.name}: {target}",
+        headline=[
+            *headline,
+            ("units", sum(result.widths.values())),
+            ("parameters", result.parameters),
+            ("training time", f"{result.seconds:.0f} s"),
+        ],
+        settings={"table": table.name, "target": target, "seed": seed, **_plain_options(estimator)},
+        notes=result.notes,
+    )
+    write_report(folder / "report.html", data)
+    write_files(
+        {
+            folder / "summary.json": json_file({"from": provenance(seed=seed), **about, **asdict(result)}),
+            folder / "report.json": json_file(data.to_json()),
+        }
+    )
+
+
+def _plain_options(estimator: Estimator) -> dict[str, Any]:
+    return {name: value for name, value in estimator.get_params().items() if name not in ("callbacks", "random_state")}

@@ -1,0 +1,263 @@
+"""NetworkEstimator: what the classifier and the regressor share, from rows of a table to a trained network."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.model_selection import train_test_split
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import (
+    _check_feature_names,
+    _check_n_features,
+    _check_sample_weight,
+    check_is_fitted,
+    validate_data,
+)
+from torch import Tensor, nn
+
+from awn.budget import Budget
+from awn.checkpoint import describe, rebuild
+from awn.errors import ArgumentError
+from awn.finalize import finalize
+from awn.groups import count_parameters, find_groups
+from awn.importance import Exponential
+from awn.mlp import AdaptiveMLP, make_activation
+from awn.prior import Prior
+from awn.shrink import truncate
+from awn.summary import param_groups, widths
+from awn.tabular.preprocess import Preprocessor
+from awn.training import Data, FitOptions, fit
+from awn.training.loop import Loss, Score
+
+SelfT = TypeVar("SelfT", bound="NetworkEstimator")
+Array = NDArray[Any]
+
+# Fewer rows than this say too little of an epoch's score to stop by.
+_FEWEST_VALIDATION_ROWS = 5
+_ROWS_AT_A_TIME = 8192
+
+
+class NetworkEstimator(BaseEstimator):  # type: ignore[misc]
+    """A network over the encoded rows of a table. `AdaptiveClassifier` and `AdaptiveRegressor` say what it predicts."""
+
+    def _train(
+        self,
+        frame: pd.DataFrame,
+        targets: Array,
+        outputs: int,
+        weights: Array | None,
+        loss: Loss,
+        score: Score,
+        stratify: Array | None,
+        folder: str | Path | None,
+        resume: bool,
+    ) -> None:
+        """Split off the validation rows, fit the preprocessing on the others, build the network and train it."""
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        train, validation = self._split(len(frame), stratify, seed)
+        self.preprocessor_ = Preprocessor().fit(frame.iloc[train])
+        parts = [self._data(frame, targets, weights, rows) for rows in (train, validation)]
+        self.model_ = self._make_network(parts[0].x.shape[1], outputs, seed)
+        self.history_ = fit(
+            self.model_,
+            parts[0],
+            parts[1] if len(validation) else None,
+            loss=loss,
+            score=score,
+            options=self._options(seed),
+            prior=Prior(weight_scale=self.weight_scale),
+            budget=None if self.max_params is None else Budget(parameters=self.max_params),
+            callbacks=self.callbacks,
+            folder=folder,
+            resume=resume,
+        )
+        if self.max_params is not None and count_parameters(self.model_) > self.max_params:
+            self.model_ = truncate(self.model_, max_params=self.max_params, scope="global")
+        self._finish()
+
+    def _train_on(self, frame: pd.DataFrame, targets: Array, outputs: int, weights: Array | None, loss: Loss) -> None:
+        """One epoch over some rows; the first rows also fit the preprocessing and build the network."""
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        first = getattr(self, "model_", None) is None
+        if first:
+            self.preprocessor_ = Preprocessor().fit(frame)
+        data = self._data(frame, targets, weights, np.arange(len(frame)))
+        if first:
+            self.model_ = self._make_network(data.x.shape[1], outputs, seed)
+        if getattr(self, "_optimizer", None) is None:
+            self._optimizer = torch.optim.Adam(param_groups(self.model_, self.lr, width_lr=self.width_lr), fused=True)
+        options = FitOptions(epochs=1, batch_size=self.batch_size, clip=self.clip, patience=None, seed=seed)
+        prior = Prior(weight_scale=self.weight_scale)
+        self.history_ = fit(self.model_, data, loss=loss, options=options, prior=prior, optimizer=self._optimizer)
+        self._finish()
+
+    def _finish(self) -> None:
+        self.widths_ = widths(self.model_)
+        self.n_iter_ = len(self.history_)
+        # Double precision on the CPU, so that a row's prediction does not depend on the rows beside it.
+        plain = finalize(self.model_) if find_groups(self.model_) else copy.deepcopy(self.model_)
+        self.network_ = plain.cpu().double().eval().requires_grad_(False)
+
+    def _frame(self, X: Any, *, reset: bool) -> pd.DataFrame:
+        """The rows as a DataFrame, checked as scikit-learn does; arrays get their columns' numbers as names."""
+        if isinstance(X, pd.DataFrame):
+            _check_feature_names(self, X, reset=reset)
+            _check_n_features(self, X, reset=reset)
+            return X
+        checked = validate_data(self, X, reset=reset, dtype=np.float64)
+        names = getattr(self, "feature_names_in_", None)
+        return pd.DataFrame(checked, columns=[f"x{i}" for i in range(checked.shape[1])] if names is None else names)
+
+    def _outputs(self, X: Any) -> Array:
+        """The network's outputs for rows, in chunks."""
+        check_is_fitted(self, "network_")
+        rows = torch.from_numpy(self.encode(X)).double()
+        out = torch.cat([self.network_(chunk) for chunk in rows.split(_ROWS_AT_A_TIME)])
+        return np.asarray(out)
+
+    def encode(self, X: Any) -> Array:
+        """The rows as the network sees them: numbers of about unit size, categories as indicators."""
+        check_is_fitted(self, "preprocessor_")
+        encoded: Array = self.preprocessor_.transform(self._frame(X, reset=False))
+        return encoded
+
+    def to_torch(self) -> nn.Module:
+        """The trained network as a plain `nn.Module` in single precision; its inputs are what `encode` gives."""
+        check_is_fitted(self, "network_")
+        return copy.deepcopy(self.network_).float()
+
+    def truncate(
+        self: SelfT, *, keep: float | None = None, units: int | None = None, max_params: int | None = None
+    ) -> SelfT:
+        """A copy whose network lacks the least important units; see `awn.truncate`."""
+        return self._with(truncate(self._adaptive(), keep=keep, units=units, max_params=max_params))
+
+    def _with(self: SelfT, model: nn.Module) -> SelfT:
+        # All but the network is shared: nothing of it changes after fitting.
+        other = type(self).__new__(type(self))
+        other.__dict__.update({**self.__dict__, "model_": model, "_optimizer": None})
+        other._finish()
+        return other
+
+    def _adaptive(self) -> nn.Module:
+        check_is_fitted(self, "model_")
+        if not find_groups(self.model_):
+            raise ArgumentError("this network was trained with fixed_widths: its units have no order to cut it by.")
+        return self.model_
+
+    def _split(self, rows: int, stratify: Array | None, seed: int) -> tuple[Array, Array]:
+        everything = np.arange(rows)
+        if not 0 <= self.validation_fraction < 1:
+            raise ArgumentError(f"validation_fraction must be at least 0 and below 1, got {self.validation_fraction}.")
+        held_back = int(rows * self.validation_fraction)
+        if held_back < _FEWEST_VALIDATION_ROWS:
+            return everything, everything[:0]
+        if stratify is not None:
+            counts = np.unique(stratify, return_counts=True)[1]
+            if counts.min() < 2 or len(counts) > min(held_back, rows - held_back):
+                stratify = None
+        train, validation = train_test_split(everything, test_size=held_back, stratify=stratify, random_state=seed)
+        return train, validation
+
+    def _data(self, frame: pd.DataFrame, targets: Array, weights: Array | None, rows: Array) -> Data:
+        device = self.device if self.device != "auto" else "cuda" if torch.cuda.is_available() else "cpu"
+        encoded = self.preprocessor_.transform(frame.iloc[rows]) if len(rows) else np.zeros((0, 1), np.float32)
+        weight = None if weights is None else torch.from_numpy(weights[rows]).to(device, torch.float32)
+        return Data(torch.from_numpy(encoded).to(device), torch.from_numpy(targets[rows]).to(device), weight)
+
+    def _make_network(self, inputs: int, outputs: int, seed: int) -> nn.Module:
+        device = self.device if self.device != "auto" else "cuda" if torch.cuda.is_available() else "cpu"
+        if self.fixed_widths is None:
+            return AdaptiveMLP(
+                inputs,
+                outputs,
+                hidden_layers=self.hidden_layers,
+                activation=self.activation,
+                importance=Exponential.for_units(self.units, self.quantile, scale=self.scale),
+                quantile=self.quantile,
+                max_units=self.max_units,
+                dropout=self.dropout,
+                batch_norm=self.batch_norm,
+                generator=torch.Generator().manual_seed(seed),
+            ).to(device)
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            return fixed_network(
+                inputs, outputs, self.fixed_widths, self.activation, dropout=self.dropout, batch_norm=self.batch_norm
+            ).to(device)
+
+    def _options(self, seed: int) -> FitOptions:
+        return FitOptions(
+            epochs=self.epochs,
+            batch_size=self.batch_size,
+            lr=self.lr,
+            width_lr=self.width_lr,
+            schedule=self.schedule,
+            patience=self.patience,
+            clip=self.clip,
+            seed=seed,
+        )
+
+    def _checked_weights(self, frame: pd.DataFrame, sample_weight: Any) -> Array | None:
+        """Sample weights with a mean of 1, or None."""
+        if sample_weight is None:
+            return None
+        checked: Array = _check_sample_weight(sample_weight, frame, ensure_non_negative=True)
+        if not checked.sum() > 0:
+            raise ArgumentError("all sample weights are zero, so there is nothing to learn from.")
+        return np.asarray(checked * (len(checked) / checked.sum()))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Torch cannot pickle a module with gates, so the model goes as its description and its tensors."""
+        state: dict[str, Any] = dict(super().__getstate__())
+        model, optimizer = state.get("model_"), state.pop("_optimizer", None)
+        if model is not None and find_groups(model):
+            state["model_"] = None
+            state["_packed"] = (describe(model), dict(model.state_dict()))
+        if optimizer is not None:
+            state["_optimizer_state"] = optimizer.state_dict()
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        packed, optimizer_state = state.pop("_packed", None), state.pop("_optimizer_state", None)
+        super().__setstate__(state)
+        if packed is not None:
+            description, tensors = packed
+            self.model_ = rebuild(tensors, description)
+        if optimizer_state is not None:
+            groups = param_groups(self.model_, self.lr, width_lr=self.width_lr)
+            self._optimizer = torch.optim.Adam(groups, fused=True)
+            self._optimizer.load_state_dict(optimizer_state)
+
+
+def fixed_network(
+    inputs: int, outputs: int, widths: Sequence[int], activation: str, *, dropout: float = 0.0, batch_norm: bool = False
+) -> nn.Sequential:
+    """An ordinary network of fixed widths, started as torch starts it, to compare an adaptive one with.
+
+    >>> fixed_network(4, 3, [16], "relu")
+    Sequential(
+      (0): Linear(in_features=4, out_features=16, bias=True)
+      (1): ReLU()
+      (2): Linear(in_features=16, out_features=3, bias=True)
+    )
+    """
+    layers: list[nn.Module] = []
+    for inside, outside in zip([inputs, *widths], widths, strict=False):
+        layers += [nn.Linear(inside, outside), *([nn.BatchNorm1d(outside)] if batch_norm else [])]
+        layers += [make_activation(activation), *([nn.Dropout(dropout)] if dropout else [])]
+    return nn.Sequential(*layers, nn.Linear([inputs, *widths][-1], outputs))
+
+
+def score_in_chunks(model: nn.Module, x: Tensor) -> Tensor:
+    """A model's outputs for many rows, without their gradients."""
+    with torch.no_grad():
+        return torch.cat([model(chunk) for chunk in x.split(_ROWS_AT_A_TIME)])

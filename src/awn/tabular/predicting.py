@@ -1,0 +1,65 @@
+"""What the command line does with a trained model and a table: predict it, or cut the model and score it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from awn.errors import ArgumentError
+from awn.groups import count_parameters
+from awn.tabular.estimators import AdaptiveClassifier
+from awn.tabular.folder import Estimator, load_estimator, read_about, save_estimator
+from awn.tabular.table import read_table, split_target
+
+
+def predict_table(model: Path, table: Path, *, proba: bool = False) -> pd.DataFrame:
+    """The predictions for a table's rows, as a table: one column, or the probability of every class."""
+    estimator, about = load_estimator(model), read_about(model)
+    frame = read_table(table, as_text=estimator.preprocessor_.category_columns)
+    features = frame.drop(columns=[about["target"]], errors="ignore") if "target" in about else frame
+    target = about.get("target", "prediction")
+    if not proba:
+        return pd.DataFrame({target: estimator.predict(_own_columns(estimator, features))})
+    if not isinstance(estimator, AdaptiveClassifier):
+        raise ArgumentError("--proba needs a classifier; this model predicts numbers.")
+    chances = estimator.predict_proba(_own_columns(estimator, features))
+    return pd.DataFrame(chances, columns=[f"{target}={label}" for label in estimator.classes_])
+
+
+def truncate_model(model: Path, table: Path, out: Path, **how: Any) -> dict[str, Any]:
+    """Truncate a model as `awn.truncate` does, score both on a table, and save the smaller one."""
+    return _smaller(model, table, out, lambda estimator, X, y: estimator.truncate(**how))
+
+
+def compress_model(model: Path, table: Path, out: Path, *, max_drop: float) -> dict[str, Any]:
+    """Compress a model by its score on a table, and save the smaller one."""
+    return _smaller(model, table, out, lambda estimator, X, y: estimator.compress(X, y, max_drop=max_drop))
+
+
+def _smaller(model: Path, table: Path, out: Path, cut: Callable[[Estimator, Any, Any], Estimator]) -> dict[str, Any]:
+    estimator, about = load_estimator(model), read_about(model)
+    if out.resolve() == model.resolve():
+        raise ArgumentError(f"--out is the model itself, {model}; write the smaller one to another folder.")
+    table_as_seen = read_table(table, as_text=estimator.preprocessor_.category_columns)
+    features, target, _ = split_target(table_as_seen, about["target"])
+    rows = _own_columns(estimator, features)
+    smaller = cut(estimator, rows, target)
+    before, after = (_facts(each, rows, target) for each in (estimator, smaller))
+    save_estimator(smaller, out, about={**about, "scores": {"adaptive": after["score"]}, "cut_from": before})
+    return {"score_name": about["score_name"], "before": before, "after": after, "model": str(out)}
+
+
+def _facts(estimator: Estimator, rows: pd.DataFrame, target: pd.Series) -> dict[str, Any]:
+    return {
+        "score": float(estimator.score(rows, target)),
+        "parameters": count_parameters(estimator.model_),
+        "widths": estimator.widths_,
+    }
+
+
+def _own_columns(estimator: Estimator, features: pd.DataFrame) -> pd.DataFrame:
+    """The model's own columns in their own order; what else the table has is passed over."""
+    return estimator.preprocessor_.select(features)

@@ -1,0 +1,161 @@
+"""Gate: scaling a weight's columns by the importance of the units it reads, and taking the gate off again."""
+
+from __future__ import annotations
+
+import copy
+import math
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.nn.utils import parametrize
+
+import awn
+from awn import Axis, Exponential, Width
+from awn.gate import remove_gate_
+from awn.groups import consumed_by, produced_by
+
+
+def importance(rate: float, units: int, capacity: int) -> torch.Tensor:
+    """The paper's f, written anew: zero beyond the width."""
+    f = [math.exp(-rate * j) - math.exp(-rate * (j + 1)) if j < units else 0.0 for j in range(capacity)]
+    return torch.tensor(f)
+
+
+def gated_linear(units: int = 5, block: int = 8) -> tuple[nn.Linear, nn.Linear, Width]:
+    torch.manual_seed(0)
+    width = Width(Exponential.for_units(units), block=block)
+    first, second = nn.Linear(3, width.capacity), nn.Linear(width.capacity, 2)
+    awn.connect_(width, [*produced_by(first), *consumed_by(second)])
+    return first, second, width
+
+
+def stored(layer: nn.Module) -> nn.Parameter:
+    return layer.parametrizations["weight"].original
+
+
+def test_a_linear_layer_reads_scaled_units():
+    _, second, width = gated_linear()
+    h = torch.randn(4, 8)
+    expected = F.linear(h * importance(width.value, 5, 8), stored(second), second.bias)
+    torch.testing.assert_close(second(h), expected)
+
+
+def test_a_convolution_reads_scaled_channels():
+    torch.manual_seed(0)
+    width = Width(Exponential.for_units(5), block=8)
+    first, second = nn.Conv2d(3, 8, 3), nn.Conv2d(8, 2, 3)
+    awn.connect_(width, [Axis(first, "weight", 0, "producer"), Axis(second, "weight", 1, "consumer")])
+    h = torch.randn(4, 8, 6, 6)
+    scaled = h * importance(width.value, 5, 8).view(8, 1, 1)
+    torch.testing.assert_close(second(h), F.conv2d(scaled, stored(second), second.bias))
+
+
+def test_a_transposed_convolution_reads_along_its_first_dimension():
+    torch.manual_seed(0)
+    width = Width(Exponential.for_units(5), block=8)
+    first, second = nn.Conv2d(3, 8, 3), nn.ConvTranspose2d(8, 2, 3)
+    awn.connect_(width, [Axis(first, "weight", 0, "producer"), Axis(second, "weight", 0, "consumer")])
+    h = torch.randn(4, 8, 6, 6)
+    scaled = h * importance(width.value, 5, 8).view(8, 1, 1)
+    torch.testing.assert_close(second(h), F.conv_transpose2d(scaled, stored(second), second.bias))
+
+
+def test_repeat_reads_several_entries_of_each_unit():
+    torch.manual_seed(0)
+    width = Width(Exponential.for_units(5), block=8)
+    first, second = nn.Conv2d(3, 8, 3), nn.Linear(8 * 16, 2)
+    awn.connect_(width, [Axis(first, "weight", 0, "producer"), *consumed_by(second, repeat=16)])
+    h = torch.randn(4, 8, 4, 4)
+    scaled = h * importance(width.value, 5, 8).view(8, 1, 1)
+    torch.testing.assert_close(second(h.flatten(1)), F.linear(scaled.flatten(1), stored(second), second.bias))
+
+
+def test_gradients_are_those_of_scaled_activations():
+    first, second, width = gated_linear()
+    x = torch.randn(4, 3)
+    second(first(x).tanh()).square().sum().backward()
+
+    f = importance(width.value, 5, 8)
+    weight, bias = stored(second).detach().clone().requires_grad_(), second.bias.detach().clone().requires_grad_()
+    F.linear(first(x).tanh().detach() * f, weight, bias).square().sum().backward()
+    torch.testing.assert_close(stored(second).grad, weight.grad)
+    assert (stored(second).grad[:, 5:] == 0).all()
+    assert (first.weight.grad[5:] == 0).all()
+    assert (stored(second).grad[:, :5] != 0).all()
+    assert (first.weight.grad[:5] != 0).all()
+
+
+def test_a_gate_follows_nu_and_the_width():
+    first, second, width = gated_linear()
+    model = nn.Sequential(first, second)
+    width.move_to_(12)
+    awn.resize_(model, None)
+    torch.testing.assert_close(second.weight, stored(second) * importance(width.value, 12, 16))
+    assert second.weight.shape == (2, 16)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_a_gated_weight_keeps_its_type(dtype):
+    width = Width(Exponential.for_units(5), block=8)
+    first, second = nn.Linear(3, 8, dtype=dtype), nn.Linear(8, 2, dtype=dtype)
+    awn.connect_(width, [*produced_by(first), *consumed_by(second)])
+    assert (second.weight.dtype, width.log_nu.dtype) == (dtype, torch.float32)
+
+
+def test_the_width_is_registered_once():
+    first, second, _ = gated_linear()
+    model = nn.Sequential(first, second)
+    assert [name for name, module in model.named_modules() if isinstance(module, Width)] == ["0.width"]
+    assert set(model.state_dict()) == {
+        "0.weight",
+        "0.bias",
+        "0.width.log_nu",
+        "0.width._extra_state",
+        "1.bias",
+        "1.parametrizations.weight.original",
+    }
+
+
+def test_two_gates_on_one_weight_multiply():
+    torch.manual_seed(0)
+    rows, columns = Width(Exponential.for_units(3), block=4), Width(Exponential.for_units(5), block=8)
+    one, two, both = nn.Linear(2, 4), nn.Linear(2, 8), nn.Bilinear(4, 8, 1)
+    awn.connect_(rows, [*produced_by(one), Axis(both, "weight", 1, "consumer")])
+    awn.connect_(columns, [*produced_by(two), Axis(both, "weight", 2, "consumer")])
+    a, b = torch.randn(6, 4), torch.randn(6, 8)
+    scaled = F.bilinear(a * importance(rows.value, 3, 4), b * importance(columns.value, 5, 8), stored(both), both.bias)
+    torch.testing.assert_close(both(a, b), scaled)
+
+
+def test_a_gate_that_is_removed_leaves_a_plain_layer_that_computes_the_same():
+    _, second, width = gated_linear()
+    h = torch.randn(4, 8)
+    before = second(h)
+    remove_gate_(width.axes[-1])
+    assert type(second) is nn.Linear
+    assert not parametrize.is_parametrized(second)
+    assert isinstance(second.weight, nn.Parameter)
+    torch.testing.assert_close(second(h), before)
+
+
+def test_removing_a_copys_gate_leaves_the_original_gated():
+    first, second, _ = gated_linear()
+    model, x = nn.Sequential(first, nn.ReLU(), second), torch.randn(4, 3)
+    before = model(x)
+    twin = copy.deepcopy(model)
+    remove_gate_(twin[0].width.axes[-1])
+    torch.testing.assert_close(twin(x), before)
+    torch.testing.assert_close(model(x), before)
+    assert parametrize.is_parametrized(model[2], "weight")
+
+
+def test_a_model_can_be_used_trained_and_finalized_again_after_finalize():
+    torch.manual_seed(0)
+    model, x = awn.AdaptiveMLP(2, 1, hidden_layers=2, importance=Exponential.for_units(6)), torch.randn(4, 2)
+    before = model(x)
+    torch.testing.assert_close(awn.finalize(model)(x), before)
+    torch.testing.assert_close(model(x), before)
+    model(x).sum().backward()
+    torch.testing.assert_close(awn.finalize(model)(x), before)

@@ -1,0 +1,117 @@
+"""The target: taken out of the table by name, and the task that it makes."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from awn.errors import ArgumentError, TableError
+from awn.tabular.target import guess_task, split_target
+
+
+def table(target: object, name: str = "y") -> pd.DataFrame:
+    frame = pd.DataFrame({name: target})
+    return pd.concat([frame, pd.DataFrame({"a": range(len(frame)), "b": 1.5})], axis=1)
+
+
+def test_features_keep_their_order_and_rows() -> None:
+    features, target, notes = split_target(table([1, 2, 3]), "y")
+    assert list(features.columns) == ["a", "b"]
+    assert features["a"].tolist() == [0, 1, 2]
+    assert target.tolist() == [1, 2, 3]
+    assert notes == []
+
+
+@pytest.mark.parametrize(
+    ("values", "kept"),
+    [
+        pytest.param([1.5, None, 2.5, np.nan], [1.5, 2.5], id="numbers"),
+        pytest.param([1.0, None, 2.0, None], [1, 2], id="whole numbers"),
+        pytest.param(["x ", "?", "y", ""], ["x", "y"], id="words"),
+        pytest.param(["1.5", "n/a", "2.5", " NULL"], [1.5, 2.5], id="numbers as text"),
+        pytest.param(["1", "?", "2", None], [1, 2], id="whole numbers as text"),
+        pytest.param([True, None, False, None], ["True", "False"], id="booleans"),
+        pytest.param(pd.Categorical(["1", None, "2", None]), ["1", "2"], id="categorical"),
+    ],
+)
+def test_rows_without_a_target_are_dropped_and_counted(values: object, kept: list[object]) -> None:
+    features, target, notes = split_target(table(values), "y")
+    assert target.tolist() == kept
+    assert [type(value) for value in target.tolist()] == [type(value) for value in kept]
+    assert features["a"].tolist() == [0, 2]
+    assert target.index.tolist() == features.index.tolist() == [0, 2]
+    assert notes == ["dropped 2 of 4 rows, in which the target 'y' is missing"]
+
+
+@pytest.mark.parametrize(
+    ("frame", "name", "says"),
+    [
+        pytest.param(table([1, 2], "Income"), "incme", "no column 'incme'. Did you mean 'Income'?", id="near miss"),
+        pytest.param(table([1, 2], "Income"), "zzz", "no column 'zzz'. It has 'Income', 'a', 'b'.", id="unknown"),
+        pytest.param(
+            pd.DataFrame([[1] * 30], columns=[f"c{i}" for i in range(30)]), "zzz", "and 10 more", id="unknown of many"
+        ),
+        pytest.param(table([None, None]), "y", "'y' is missing in all 2 rows", id="all missing"),
+        pytest.param(table(["?", "NA"]), "y", "'y' is missing in all 2 rows", id="all missing words"),
+        pytest.param(table([1]), "y", "has 1 row: at least two", id="one row"),
+        pytest.param(table(["a", None, None]), "y", "1 row with a known target 'y'", id="one row left"),
+        pytest.param(table([]), "y", "has no rows", id="no row"),
+        pytest.param(table(["a", "a ", None]), "y", "is 'a' in all 2 rows: with one class", id="one class"),
+        pytest.param(table([3.5, 3.5]), "y", "is '3.5' in all 2 rows", id="one value"),
+        pytest.param(table([1, 2])[["y"]], "y", "no column but the target 'y'", id="no features"),
+        pytest.param(table([1.5, np.inf]), "y", "'y', row 1 (the first is 0): an infinite value", id="infinite"),
+        pytest.param(
+            table(["1.5", "-inf"]), "y", "'y', row 1 (the first is 0): a value of minus inf", id="infinite word"
+        ),
+        pytest.param(table([1.5, 1e31]), "y", "row 1 (the first is 0): 1e+31 is beyond ±1e+30", id="huge"),
+        pytest.param(
+            table([1, 2]).set_axis(["y", "a", "a"], axis=1), "y", "more than one column named 'a'", id="twice"
+        ),
+    ],
+)
+def test_bad_target_is_refused(frame: pd.DataFrame, name: str, says: str) -> None:
+    with pytest.raises(TableError) as caught:
+        split_target(frame, name)
+    assert says in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("values", "task", "reason"),
+    [
+        (["a", "b", "a"], "classification", "'y' holds words: 2 classes"),
+        ([True, False, True], "classification", "'y' holds true and false: 2 classes"),
+        (pd.Categorical([1, 2, 1]), "classification", "'y' holds words: 2 classes"),
+        ([0, 1, 1, 0], "classification", "'y' holds two values: 0 and 1"),
+        ([0.5, 2.5, 0.5, 2.5], "classification", "'y' holds two values: 0.5 and 2.5"),
+        ([1, 2, 3, 1, 2, 3], "classification", "'y' holds 3 whole numbers from 1 to 3"),
+        ([1.0, 2, 3, 5, 6, 7] * 2, "classification", "'y' holds 6 whole numbers from 1 to 7"),
+        ([1.5, 2.5, 3.5, 1.5], "regression", "'y' holds numbers with decimals"),
+        ([1.5, 2.5], "regression", "'y' holds numbers with decimals"),
+        ([*range(11)] * 9, "classification", "'y' holds 11 whole numbers from 0 to 10"),
+        ([*range(0, 101, 10)] * 9, "regression", "'y' holds whole numbers with gaps, from 0 to 100"),
+        ([*range(100)] * 3, "regression", "'y' holds 100 different whole numbers in 300 rows"),
+        ([3, 4, 5, 6], "regression", "'y' holds 4 different whole numbers in 4 rows"),
+        (pd.array([1, 2, 3, 1, 2, 3], dtype="Int64"), "classification", "'y' holds 3 whole numbers from 1 to 3"),
+    ],
+)
+def test_task_is_guessed_with_a_reason(values: object, task: str, reason: str) -> None:
+    assert guess_task(pd.Series(values, name="y")) == (task, reason)
+
+
+def test_stated_task_wins_where_it_can() -> None:
+    whole = pd.Series([1, 2, 3, 1, 2, 3], name="y")
+    assert guess_task(whole, "regression") == ("regression", "as stated")
+    assert guess_task(whole / 2, "classification") == ("classification", "as stated")
+    assert guess_task(pd.Series(["a", "b"]), "classification") == ("classification", "as stated")
+    assert guess_task(pd.Series(["1.5", "2"]), "regression") == ("regression", "as stated")
+    with pytest.raises(TableError, match=r"Column 'y', row 1 \(the first is 0\): 'b' is not a number"):
+        guess_task(pd.Series(["1", "b"], name="y"), "regression")
+    with pytest.raises(ArgumentError, match="'classification' or 'regression', got 'ranking'"):
+        guess_task(whole, "ranking")  # type: ignore[arg-type]
+
+
+def test_text_and_dates_make_no_task() -> None:
+    names = pd.Series([f"person {i}" for i in range(100)], name="who")
+    with pytest.raises(TableError, match=r"The target 'who' holds text, .* \(100 values in 100 rows\)"):
+        guess_task(names)
+    with pytest.raises(TableError, match="The target 'when' holds dates"):
+        guess_task(pd.Series(pd.to_datetime(["2024-01-01", "2024-01-02"]), name="when"))
