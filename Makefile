@@ -10,6 +10,7 @@ run: $(READY)
 	$(VENV)/bin/python examples/spiral_hard.py --out runs/spiral_hard
 	$(VENV)/bin/python examples/draw_widths.py runs/spiral_hard/seed-0/history.jsonl runs/spiral_hard/widths.svg
 	@echo "Picture of the widths: runs/spiral_hard/widths.svg"
+	$(VENV)/bin/awn fit examples/tables/breast_cancer.csv --target diagnosis --out runs/breast_cancer --overwrite
 
 test: $(READY)
 	$(VENV)/bin/python -m pytest -n auto

@@ -1,5 +1,7 @@
 """awn: neural networks that learn the width of their layers while they train."""
 
+from typing import TYPE_CHECKING, Any
+
 from awn import likelihood
 from awn._version import __version__
 from awn.axis import Axis
@@ -18,8 +20,13 @@ from awn.summary import param_groups, summary, widths
 from awn.surgery import Resize, resize_, set_units_
 from awn.width import Width
 
+if TYPE_CHECKING:
+    from awn.tabular.estimators import AdaptiveClassifier, AdaptiveRegressor
+
 __all__ = [
+    "AdaptiveClassifier",
     "AdaptiveMLP",
+    "AdaptiveRegressor",
     "Anneal",
     "AwnError",
     "Axis",
@@ -56,3 +63,12 @@ __all__ = [
     "unit_activations",
     "widths",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """The estimators, which need scikit-learn, are imported when they are first used."""
+    if name in ("AdaptiveClassifier", "AdaptiveRegressor"):
+        from awn.tabular import estimators
+
+        return getattr(estimators, name)
+    raise AttributeError(f"module 'awn' has no attribute {name!r}")

@@ -41,9 +41,12 @@ def options(
 
 
 def main() -> None:
-    """Run the command line, and turn an error of ours into one sentence and exit code 2."""
+    """Run the command line, and turn an error of ours, or of the disk, into one sentence and exit code 2."""
     try:
         app()
-    except AwnError as error:
-        err.print(f"[red]error:[/red] {escape(str(error))}", highlight=False, soft_wrap=True)
+    except (AwnError, OSError) as error:
+        sentence = str(error)
+        if isinstance(error, OSError) and error.strerror:
+            sentence = f"{error.filename or 'a file'} cannot be read or written: {error.strerror}."
+        err.print(f"[red]error:[/red] {escape(sentence)}", highlight=False, soft_wrap=True)
         sys.exit(2)

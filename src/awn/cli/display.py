@@ -66,6 +66,7 @@ class PlainDisplay(Callback):
         self._console.print(
             f"epoch {row['epoch']}  loss {row['data']:.4f}  score {score_text(row['score'])}  widths {widths}",
             highlight=False,
+            soft_wrap=True,
         )
 
     def close(self) -> None:

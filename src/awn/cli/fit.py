@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
+from awn.cli.config import read_config
 from awn.cli.display import LiveDisplay, PlainDisplay
+from awn.cli.folders import run_folder
 from awn.cli.output import err, out, print_json, print_table, say
-from awn.errors import ArgumentError
 
 Quiet = Annotated[bool, typer.Option("--quiet", help="Say nothing but errors and results.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")]
@@ -41,7 +41,7 @@ def fit(
     """
     from awn.tabular.fitting import fit_table
 
-    folder = _folder(out_folder, table, resume, overwrite)
+    folder = run_folder(out_folder, table, resume=resume, overwrite=overwrite)
     named = {"hidden_layers": hidden_layers, "epochs": epochs, "max_units": max_units, "max_params": max_params}
     options = {**read_config(config), **{name: value for name, value in named.items() if value is not None}}
     display = None if quiet else LiveDisplay(err) if err.is_terminal else PlainDisplay(err)
@@ -59,7 +59,8 @@ def fit(
             resume=resume,
         )
     except KeyboardInterrupt:
-        say(f"Interrupted. To go on: the same command with --out {folder} --resume.")
+        begun = (folder / "run").is_dir()
+        say(f"Interrupted. {f'To go on: the same command with --out {folder} --resume.' if begun else ''}")
         raise typer.Exit(1) from None
     finally:
         if display is not None:
@@ -76,39 +77,3 @@ def fit(
     print_table("learned widths", ["layer", "units"], [*layers, ("all", sum(result.widths.values()))])
     out.print(f"{result.parameters:,} parameters, trained in {result.seconds:.1f} s", highlight=False)
     out.print(f"model:  {result.model}\nreport: {result.report}", highlight=False, soft_wrap=True)
-
-
-def read_config(path: Path | None) -> dict[str, Any]:
-    """The options in a JSON or TOML file."""
-    if path is None:
-        return {}
-    try:
-        text = path.read_text(encoding="utf-8")
-        if path.suffix == ".toml":
-            import tomllib  # Python 3.11 and later
-
-            return tomllib.loads(text)
-        content = json.loads(text)
-    except ImportError:
-        raise ArgumentError(f"{path}: TOML needs Python 3.11 or later; write the options as JSON.") from None
-    except (OSError, ValueError) as error:
-        raise ArgumentError(f"the options file {path} cannot be read: {error}") from None
-    if not isinstance(content, dict):
-        raise ArgumentError(f"the options file {path} must hold one JSON object of options.")
-    return content
-
-
-def _folder(given: Path | None, table: Path, resume: bool, overwrite: bool) -> Path:
-    """Where to write: never over a model that is there, unless told to."""
-    stem = table.name.split(".")[0] or "table"
-    if given is None and not resume:
-        number, given = 1, Path("runs") / stem
-        while given.exists() and not overwrite:
-            number += 1
-            given = Path("runs") / f"{stem}-{number}"
-    folder = given or Path("runs") / stem
-    if resume and not (folder / "run").is_dir():
-        raise ArgumentError(f"there is no run in {folder} to resume.")
-    if not (resume or overwrite) and (folder / "run").exists():
-        raise ArgumentError(f"{folder} already holds a run; choose another --out, or --resume or --overwrite it.")
-    return folder

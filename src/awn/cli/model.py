@@ -8,12 +8,19 @@ from typing import Annotated, Any
 
 import typer
 
+from awn.cli.display import score_text
 from awn.cli.fit import AsJson, Quiet
+from awn.cli.folders import check_free, find_model
 from awn.cli.output import out, print_json, print_table, say
+from awn.errors import ArgumentError
 
 Model = Annotated[Path, typer.Argument(help="A model folder, as `awn fit` wrote it.")]
 Rows = Annotated[Path, typer.Option("--data", help="A table with the target column, to score with.")]
-OutFolder = Annotated[Path, typer.Option("--out", help="The folder to write the smaller model to.")]
+OutFolder = Annotated[
+    Path | None, typer.Option("--out", help="Where to write the smaller model. Default: a folder beside the model.")
+]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a model that is there.")]
+_ENDINGS = {"onnx": ".onnx", "torch": ".pt2", "safetensors": ".safetensors"}
 
 
 def predict(
@@ -22,6 +29,7 @@ def predict(
     out_file: Annotated[Path | None, typer.Option("--out", help="A CSV file. Default: the standard output.")] = None,
     proba: Annotated[bool, typer.Option("--proba", help="Print the probability of every class.")] = False,
     quiet: Quiet = False,
+    as_json: AsJson = False,
 ) -> None:
     """Predict the rows of a table.
 
@@ -29,14 +37,18 @@ def predict(
     """
     from awn.tabular.predicting import predict_table
 
+    if out_file is not None and (out_file.is_dir() or out_file.resolve() == table.resolve()):
+        raise ArgumentError(f"--out {out_file} is {'a folder' if out_file.is_dir() else 'the table itself'}.")
     predicted = predict_table(find_model(model), table, proba=proba)
-    if out_file is None:
-        predicted.to_csv(sys.stdout, index=False)
-    else:
+    if out_file is not None:
         from awn.files import write_files
 
         write_files({out_file: predicted.to_csv(index=False).encode()})
         say(f"{len(predicted):,} predictions: {out_file}", quiet=quiet)
+    if as_json:
+        print_json({name: predicted[name].tolist() for name in predicted})
+    elif out_file is None:
+        predicted.to_csv(sys.stdout, index=False)
 
 
 def inspect(model: Model, as_json: AsJson = False) -> None:
@@ -54,9 +66,10 @@ def inspect(model: Model, as_json: AsJson = False) -> None:
         rows = [vars(layer) for layer in layers.layers]
         print_json({**about, "layers": rows, "parameters": layers.parameters, "inputs": list(columns)})
         return
-    out.print(f"{about.get('target', 'target')} from {about.get('table', 'a table')}, {about.get('task', '')}")
-    names = about.get("score_name", "score")
-    print_table("held-out rows", ["network", names], [(k, f"{v:.4f}") for k, v in about.get("scores", {}).items()])
+    title = f"{about.get('target', 'target')} from {about.get('table', 'a table')}, {about.get('task', '')}"
+    out.print(title, highlight=False, markup=False, soft_wrap=True)
+    scores = [(name, score_text(score)) for name, score in about.get("scores", {}).items()]
+    print_table("held-out rows", ["network", about.get("score_name", "score")], scores)
     out.print(str(layers), highlight=False)
     out.print(f"{estimator.n_features_in_} columns, {len(estimator.preprocessor_.feature_names)} inputs")
 
@@ -64,10 +77,11 @@ def inspect(model: Model, as_json: AsJson = False) -> None:
 def truncate(
     model: Model,
     data: Rows,
-    out_folder: OutFolder,
+    out_folder: OutFolder = None,
     keep: Annotated[float | None, typer.Option(help="The fraction of units to keep.")] = None,
     units: Annotated[int | None, typer.Option(help="The number of units to keep in each layer.")] = None,
     max_params: Annotated[int | None, typer.Option(help="The most parameters to keep.")] = None,
+    overwrite: Overwrite = False,
     as_json: AsJson = False,
 ) -> None:
     """Cut a model's least important units, and show what it costs.
@@ -76,16 +90,17 @@ def truncate(
     """
     from awn.tabular.predicting import truncate_model
 
-    show_smaller(
-        truncate_model(find_model(model), data, out_folder, keep=keep, units=units, max_params=max_params), as_json
-    )
+    found = find_model(model)
+    out_folder = free_folder(out_folder, found, "truncated", overwrite)
+    show_smaller(truncate_model(found, data, out_folder, keep=keep, units=units, max_params=max_params), as_json)
 
 
 def compress(
     model: Model,
     data: Rows,
-    out_folder: OutFolder,
+    out_folder: OutFolder = None,
     max_drop: Annotated[float, typer.Option(help="How much lower the score may be.")] = 0.005,
+    overwrite: Overwrite = False,
     as_json: AsJson = False,
 ) -> None:
     """Find the smallest cut of a model that keeps its score.
@@ -94,14 +109,17 @@ def compress(
     """
     from awn.tabular.predicting import compress_model
 
-    show_smaller(compress_model(find_model(model), data, out_folder, max_drop=max_drop), as_json)
+    found = find_model(model)
+    out_folder = free_folder(out_folder, found, "compressed", overwrite)
+    show_smaller(compress_model(found, data, out_folder, max_drop=max_drop), as_json)
 
 
 def export(
     model: Model,
-    out_file: Annotated[Path, typer.Option("--out", help="The file to write.")],
     form: Annotated[str, typer.Option("--format", help="onnx, torch or safetensors.")] = "onnx",
+    out_file: Annotated[Path | None, typer.Option("--out", help="A file. Default: beside the model.")] = None,
     quiet: Quiet = False,
+    as_json: AsJson = False,
 ) -> None:
     """Write a model for use without awn.
 
@@ -109,12 +127,21 @@ def export(
     """
     from awn.tabular.exporting import export_model
 
-    say(export_model(find_model(model), out_file, form), quiet=quiet)
+    found = find_model(model)
+    path = out_file or found.with_name(found.resolve().name + _ENDINGS.get(form, ""))
+    written = export_model(found, path, form)
+    say(written, quiet=quiet)
+    if as_json:
+        print_json({"file": str(path), "format": form, "what": written})
 
 
-def find_model(folder: Path) -> Path:
-    """The model folder itself, or the one inside a run's folder."""
-    return folder / "model" if (folder / "model" / "estimator.json").is_file() else folder
+def free_folder(given: Path | None, model: Path, kind: str, overwrite: bool) -> Path:
+    """Where a smaller model goes: never over another, unless told to."""
+    folder = given or model.with_name(f"{model.resolve().name}-{kind}")
+    if folder.resolve() == model.resolve():
+        raise ArgumentError(f"--out is the model itself, {model}; write the smaller one to another folder.")
+    check_free(folder, overwrite=overwrite)
+    return folder
 
 
 def show_smaller(result: dict[str, Any], as_json: bool) -> None:

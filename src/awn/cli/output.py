@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 out = Console()
@@ -15,21 +17,29 @@ err = Console(stderr=True)
 
 
 def print_json(content: Any) -> None:
-    """One JSON object on the standard output."""
-    typer.echo(json.dumps(content, ensure_ascii=False))
+    """One JSON object on the standard output; a number that is none, which JSON has no word for, as null."""
+    typer.echo(json.dumps(_finite(content), ensure_ascii=False, allow_nan=False))
 
 
 def print_table(title: str, head: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     """A table on the standard output; numbers to the right."""
-    table = Table(title=title, title_justify="left")
+    table = Table(title=escape(title), title_justify="left")
     for number, name in enumerate(head):
         table.add_column(name, justify="left" if number == 0 else "right")
     for row in rows:
-        table.add_row(*map(str, row))
+        table.add_row(*(escape(str(cell)) for cell in row))
     out.print(table)
 
 
 def say(sentence: str, *, quiet: bool = False) -> None:
     """A sentence on the error stream, so that it never mixes with results."""
     if not quiet:
-        err.print(sentence, highlight=False)
+        err.print(sentence, highlight=False, markup=False, soft_wrap=True)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _finite(entry) for name, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(entry) for entry in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

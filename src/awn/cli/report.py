@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from awn.cli.fit import Quiet
-from awn.cli.output import say
+from awn.cli.fit import AsJson, Quiet
+from awn.cli.output import print_json, say
 from awn.errors import ArgumentError
 
 
@@ -17,6 +17,7 @@ def report(
     runs: Annotated[list[Path], typer.Argument(help="Folders that `awn fit` wrote.")],
     out_file: Annotated[Path, typer.Option("--out", help="The HTML file to write.")] = Path("comparison.html"),
     quiet: Quiet = False,
+    as_json: AsJson = False,
 ) -> None:
     """Compare runs in one page.
 
@@ -29,7 +30,9 @@ def report(
         path = run / "report.json"
         try:
             found.append(ReportData.from_json(json.loads(path.read_text(encoding="utf-8"))))
-        except (OSError, json.JSONDecodeError) as error:
+        except (OSError, ValueError) as error:
             raise ArgumentError(f"{run} is not a finished run of `awn fit`: {path} cannot be read ({error}).") from None
     write_comparison(out_file, found)
     say(f"comparison of {len(found)} runs: {out_file}", quiet=quiet)
+    if as_json:
+        print_json({"file": str(out_file), "runs": [str(run) for run in runs]})

@@ -14,6 +14,11 @@ class ExportError(AwnError, RuntimeError):
 
 def check_same(exported: Tensor, expected: Tensor, what: str, tolerance: float) -> None:
     """Refuse an export whose outputs differ from the model's by more than the tolerance, relative to their size."""
+    if exported.shape != expected.shape or not torch.isfinite(expected).all():
+        raise ExportError(
+            f"the {what} could not be checked: its output has shape {tuple(exported.shape)}, the model's "
+            f"{tuple(expected.shape)}, and all of that must be finite. Nothing was written."
+        )
     size = max(1.0, expected.abs().max().item())
     difference = (exported.to(expected.dtype) - expected).abs().max().item()
     if not difference <= tolerance * size:  # a NaN is a difference too
@@ -21,5 +26,3 @@ def check_same(exported: Tensor, expected: Tensor, what: str, tolerance: float) 
             f"the {what} computes something else than the model: outputs differ by up to {difference:.2g}, "
             f"more than {tolerance * size:.2g}. Nothing was written."
         )
-    if exported.shape != expected.shape or not torch.isfinite(expected).all():
-        raise ExportError(f"the {what} could not be checked: shapes {tuple(exported.shape)}, {tuple(expected.shape)}.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
 
 import torch
@@ -36,8 +37,12 @@ def onnx_bytes(module: nn.Module, example: Tensor, *, tolerance: float = 1e-4) -
 
 
 def _export(module: nn.Module, example: Tensor) -> bytes:
+    log = logging.getLogger("torch.onnx")
+    level = log.level
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of torch's exporter about itself
+        # What torch's exporter has to say about itself.
+        warnings.simplefilter("ignore")
+        log.setLevel(logging.ERROR)
         try:
             program = torch.onnx.export(
                 module.eval(),
@@ -50,6 +55,8 @@ def _export(module: nn.Module, example: Tensor) -> bytes:
             )
         except Exception as error:
             raise ExportError(f"torch cannot export this model to ONNX: {error}") from error
+        finally:
+            log.setLevel(level)
     assert program is not None
     content: bytes = program.model_proto.SerializeToString()
     return content

@@ -75,7 +75,7 @@ def truncation_curve(estimator: Estimator, X: pd.DataFrame, y: ArrayLike) -> lis
     """Score, size and measured latency of the network cut to 100 %, 95 %, … 5 % of its units."""
     cut = [(keep, estimator.truncate(keep=keep)) for keep in _KEPT]
     rows = torch.from_numpy(estimator.encode(X.iloc[:_LATENCY_ROWS]))
-    latencies = _latencies([finalize(smaller.model_).eval() for _, smaller in cut], rows)
+    latencies = _latencies([finalize(smaller.model_).cpu().eval() for _, smaller in cut], rows)
     return [
         TruncationPoint(
             keep, widths(smaller.model_), count_parameters(smaller.model_), float(smaller.score(X, y)), latency
@@ -87,7 +87,8 @@ def truncation_curve(estimator: Estimator, X: pd.DataFrame, y: ArrayLike) -> lis
 def activation_bands(estimator: Estimator, X: pd.DataFrame) -> dict[str, dict[str, list[float]]]:
     """The smallest, mean and largest activation of every unit over some rows, scaled by its importance."""
     bands = {}
-    activations = unit_activations(estimator.model_, torch.from_numpy(estimator.encode(X)))
+    device = next(estimator.model_.parameters()).device
+    activations = unit_activations(estimator.model_, torch.from_numpy(estimator.encode(X)).to(device))
     for group in find_groups(estimator.model_):
         units = group.width.units
         scaled = activations[group.name] * group.width.importance()[:units].detach()

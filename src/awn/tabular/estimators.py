@@ -15,13 +15,13 @@ from sklearn.metrics import r2_score
 from sklearn.utils import check_array, check_consistent_length
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import column_or_1d
+from sklearn.utils.validation import check_is_fitted, column_or_1d
 from torch import Tensor, nn
 
 from awn import likelihood
 from awn.errors import ArgumentError
 from awn.shrink import compress
-from awn.tabular.network import Array, NetworkEstimator, score_in_chunks
+from awn.tabular.network import Array, NetworkEstimator, score_in_chunks, weighted_rows
 from awn.training import Callback, Data
 
 
@@ -56,9 +56,9 @@ class AdaptiveClassifier(ClassifierMixin, NetworkEstimator):  # type: ignore[mis
         weight_scale: float | None = 1.0,
         dropout: float = 0.0,
         batch_norm: bool = False,
-        lr: float = 0.003,
+        lr: float = 0.01,
         width_lr: float | None = None,
-        batch_size: int = 128,
+        batch_size: int | None = None,
         epochs: int = 200,
         patience: int | None = 20,
         schedule: str = "plateau",
@@ -105,11 +105,14 @@ class AdaptiveClassifier(ClassifierMixin, NetworkEstimator):  # type: ignore[mis
         """Train on rows and their classes; `folder` and `resume` are those of `awn.training.fit`."""
         frame = self._frame(X, reset=True)
         labels = self._labels(frame, y)
-        self.classes_, numbers = np.unique(labels, return_inverse=True)
+        self.classes_ = np.unique(labels)
         if len(self.classes_) < 2:
-            raise ArgumentError(f"there is only one class, {self.classes_[0]!r}; a classifier needs at least two.")
+            raise ArgumentError(
+                f"there is only one class, {self.classes_.tolist()[0]!r}; a classifier needs at least two."
+            )
         weights = self._class_weights(frame, labels, sample_weight)
-        outputs = len(self.classes_)
+        frame, labels, weights = weighted_rows(weights, frame, labels)
+        numbers, outputs = np.searchsorted(self.classes_, labels), len(self.classes_)
         self._train(frame, numbers, outputs, weights, likelihood.categorical, _accuracy, numbers, folder, resume)
         return self
 
@@ -117,7 +120,9 @@ class AdaptiveClassifier(ClassifierMixin, NetworkEstimator):  # type: ignore[mis
         self, X: Any, y: ArrayLike, classes: ArrayLike | None = None, sample_weight: ArrayLike | None = None
     ) -> AdaptiveClassifier:
         """Train for one epoch on some rows. The first call needs all `classes`, and fits the preprocessing."""
-        first = not hasattr(self, "classes_")
+        first = self._is_new()
+        if self.class_weight == "balanced":
+            raise ArgumentError("partial_fit sees some rows only, so it cannot balance classes: give their weights.")
         frame = self._frame(X, reset=first)
         labels = self._labels(frame, y)
         if first:
@@ -126,7 +131,8 @@ class AdaptiveClassifier(ClassifierMixin, NetworkEstimator):  # type: ignore[mis
             self.classes_ = np.unique(np.asarray(classes))
         unknown = np.setdiff1d(labels, self.classes_)
         if len(unknown):
-            raise ArgumentError(f"class {unknown[0]!r} is not among those of the first call, {list(self.classes_)}.")
+            known = self.classes_.tolist()
+            raise ArgumentError(f"class {unknown.tolist()[0]!r} is not among those of the first call, {known}.")
         weights = self._class_weights(frame, labels, sample_weight)
         numbers = np.searchsorted(self.classes_, labels)
         self._train_on(frame, numbers, len(self.classes_), weights, likelihood.categorical)
@@ -138,12 +144,14 @@ class AdaptiveClassifier(ClassifierMixin, NetworkEstimator):  # type: ignore[mis
 
     def predict(self, X: Any) -> Array:
         """The most probable class of every row."""
-        chosen: Array = self.classes_[self._outputs(X).argmax(1)] if hasattr(self, "classes_") else self._outputs(X)
+        check_is_fitted(self, "network_")
+        chosen: Array = self.classes_[self._outputs(X).argmax(1)]
         return chosen
 
     def compress(self, X: Any, y: ArrayLike, *, max_drop: float = 0.005) -> AdaptiveClassifier:
         """A copy with the smallest network whose accuracy on these rows is at most `max_drop` lower."""
         rows, wanted = torch.from_numpy(self.encode(X)), np.asarray(y)
+        check_consistent_length(rows, wanted)
 
         def accuracy(model: nn.Module) -> float:
             return float(np.mean(self.classes_[predict_rows(model, rows).argmax(1)] == wanted))
@@ -151,14 +159,21 @@ class AdaptiveClassifier(ClassifierMixin, NetworkEstimator):  # type: ignore[mis
         return self._with(compress(self._adaptive(), accuracy, max_drop=max_drop))
 
     def _labels(self, frame: pd.DataFrame, y: ArrayLike) -> Array:
+        self._require(y)
         labels: Array = column_or_1d(y, warn=True)
         check_consistent_length(frame, labels)
-        check_classification_targets(labels)
+        try:
+            check_classification_targets(labels)
+        except ValueError as error:
+            raise ArgumentError(str(error)) from None
         return labels
 
     def _class_weights(self, frame: pd.DataFrame, labels: Array, sample_weight: ArrayLike | None) -> Array | None:
         if self.class_weight is not None:
-            by_class = compute_sample_weight(self.class_weight, labels)
+            try:
+                by_class = compute_sample_weight(self.class_weight, labels)
+            except ValueError as error:
+                raise ArgumentError(f"class_weight={self.class_weight!r} cannot be used: {error}") from None
             sample_weight = by_class if sample_weight is None else by_class * np.asarray(sample_weight)
         return self._checked_weights(frame, sample_weight)
 
@@ -188,9 +203,9 @@ class AdaptiveRegressor(RegressorMixin, NetworkEstimator):  # type: ignore[misc]
         weight_scale: float | None = 1.0,
         dropout: float = 0.0,
         batch_norm: bool = False,
-        lr: float = 0.003,
+        lr: float = 0.01,
         width_lr: float | None = None,
-        batch_size: int = 128,
+        batch_size: int | None = None,
         epochs: int = 200,
         patience: int | None = 20,
         schedule: str = "plateau",
@@ -235,29 +250,32 @@ class AdaptiveRegressor(RegressorMixin, NetworkEstimator):  # type: ignore[misc]
     ) -> AdaptiveRegressor:
         """Train on rows and their targets; `folder` and `resume` are those of `awn.training.fit`."""
         frame = self._frame(X, reset=True)
-        targets = self._targets(frame, y, reset=True)
         weights = self._checked_weights(frame, sample_weight)
+        frame, wanted, weights = weighted_rows(weights, frame, self._checked_targets(frame, y))
+        targets = self._standardised(wanted, reset=True)
         outputs = targets.shape[1]
         self._train(frame, targets, outputs, weights, likelihood.gaussian, _minus_error, None, folder, resume)
         return self
 
     def partial_fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> AdaptiveRegressor:
         """Train for one epoch on some rows. The first call fits the preprocessing and the targets' scale."""
-        first = not hasattr(self, "target_mean_")
+        first = self._is_new()
         frame = self._frame(X, reset=first)
-        targets = self._targets(frame, y, reset=first)
+        targets = self._standardised(self._checked_targets(frame, y), reset=first)
         weights = self._checked_weights(frame, sample_weight)
         self._train_on(frame, targets, targets.shape[1], weights, likelihood.gaussian)
         return self
 
     def predict(self, X: Any) -> Array:
         """The expected target of every row: [rows], or [rows, targets] if there were several."""
+        check_is_fitted(self, "network_")
         predicted = self._outputs(X) * self.target_scale_ + self.target_mean_
         return np.asarray(predicted[:, 0] if self._one_target else predicted)
 
     def compress(self, X: Any, y: ArrayLike, *, max_drop: float = 0.005) -> AdaptiveRegressor:
         """A copy with the smallest network whose R² on these rows is at most `max_drop` lower."""
-        rows, wanted = torch.from_numpy(self.encode(X)), np.asarray(y, dtype=np.float64).reshape(len(X), -1)
+        rows, wanted = torch.from_numpy(self.encode(X)), np.asarray(y, dtype=np.float64)
+        check_consistent_length(rows, wanted)
 
         def r2(model: nn.Module) -> float:
             predicted = predict_rows(model, rows) * self.target_scale_ + self.target_mean_
@@ -265,18 +283,24 @@ class AdaptiveRegressor(RegressorMixin, NetworkEstimator):  # type: ignore[misc]
 
         return self._with(compress(self._adaptive(), r2, max_drop=max_drop))
 
-    def _targets(self, frame: pd.DataFrame, y: ArrayLike, *, reset: bool) -> Array:
-        """The targets, [rows, targets], standardised."""
+    def _checked_targets(self, frame: pd.DataFrame, y: ArrayLike) -> Array:
+        self._require(y)
         checked: Array = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
         if checked.ndim == 2 and checked.shape[1] == 1:
             checked = column_or_1d(checked, warn=True)
         check_consistent_length(frame, checked)
-        columns = checked.reshape(len(checked), -1)
+        return checked
+
+    def _standardised(self, targets: Array, *, reset: bool) -> Array:
+        """The targets, [rows, targets], of about unit size."""
+        columns = targets.reshape(len(targets), -1)
         if reset:
-            self._one_target = checked.ndim == 1
+            self._one_target = targets.ndim == 1
             self.target_mean_ = columns.mean(0)
             deviation = columns.std(0)
             self.target_scale_ = np.where(deviation > 0, deviation, 1.0)
+        elif columns.shape[1] != len(self.target_mean_):
+            raise ArgumentError(f"there were {len(self.target_mean_)} targets at first, now {columns.shape[1]}.")
         return np.asarray((columns - self.target_mean_) / self.target_scale_, dtype=np.float32)
 
     def __sklearn_tags__(self) -> Any:

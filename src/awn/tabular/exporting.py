@@ -5,29 +5,35 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal, get_args
 
+import pandas as pd
 import torch
 from torch import Tensor, nn
 
 from awn.errors import ArgumentError
 from awn.export import onnx_bytes, program_bytes
+from awn.export.check import check_same
 from awn.files import tensor_file, write_files
 from awn.tabular.estimators import AdaptiveClassifier
 from awn.tabular.folder import Estimator, load_estimator, read_about
+from awn.tabular.names import listed
 from awn.tabular.preprocess import NumericPieces
 
 Form = Literal["onnx", "torch", "safetensors"]
 _EXAMPLE_ROWS = 16
+_TOLERANCE = 1e-4  # of a network in single precision
 
 
 def export_model(model: Path, path: Path, form: str) -> str:
     """Write a model folder's network to a file; returns what was written, in words.
 
-    ONNX and torch files take the table's own columns if all of them are numbers, missing ones as NaN, and the encoded
-    columns otherwise; they give probabilities, or predictions in the target's own unit.
+    ONNX and torch files take the table's own columns, in double precision, if all of them are numbers, missing ones as
+    NaN, and the encoded columns otherwise; they give probabilities, or predictions in the target's own unit.
     """
     if form not in get_args(Form):
         raise ArgumentError(f"format must be one of {', '.join(get_args(Form))}; got {form!r}.")
     estimator, about = load_estimator(model), read_about(model)
+    if path.is_dir():
+        raise ArgumentError(f"{path} is a folder; name a file to write.")
     if form == "safetensors":
         network = estimator.to_torch()
         description = {"layers": [str(layer) for layer in network.children()], "about": about}
@@ -35,12 +41,23 @@ def export_model(model: Path, path: Path, form: str) -> str:
         return f"weights of {description['layers']}: {path}"
     whole = TableNetwork(estimator)
     example = whole.example_rows(_EXAMPLE_ROWS)
+    check_same(whole(example).detach(), _outputs(estimator, whole, example), "whole network", _TOLERANCE)
     content = onnx_bytes(whole, example) if form == "onnx" else program_bytes(whole, example)
     write_files({path: content})
     kind = "the table's columns" if whole.pieces is not None else "the encoded columns"
-    return (
-        f"{path}: takes {kind}, {example.shape[1]} of them ({', '.join(whole.input_names[:8])}, …); gives {whole.gives}"
-    )
+    number = str(example.dtype).removeprefix("torch.")
+    return f"{path}: takes {kind} as {number}, {listed(whole.input_names, most=8)}; gives {whole.gives}"
+
+
+def _outputs(estimator: Estimator, whole: TableNetwork, example: Tensor) -> Tensor:
+    """What the estimator itself predicts for the rows."""
+    encoded = example.numpy()
+    if whole.pieces is not None:
+        encoded = estimator.preprocessor_.transform(pd.DataFrame(encoded, columns=whole.input_names))
+    out: Tensor = estimator.network_(torch.from_numpy(encoded).double())
+    if isinstance(estimator, AdaptiveClassifier):
+        return out.softmax(1)
+    return out * torch.from_numpy(estimator.target_scale_) + torch.from_numpy(estimator.target_mean_)
 
 
 class TableNetwork(nn.Module):
@@ -63,6 +80,7 @@ class TableNetwork(nn.Module):
             self.indicators: list[int] = self.pieces.indicators.tolist()
             self.clip = float(self.pieces.clip)
             self.input_names = list(self.pieces.columns)
+            self.booleans = [column.kind == "boolean" for column in estimator.preprocessor_.columns if column.used]
         else:
             self.input_names = estimator.preprocessor_.feature_names
         if not isinstance(estimator, AdaptiveClassifier):
@@ -91,6 +109,7 @@ class TableNetwork(nn.Module):
         noise = torch.randn(rows, len(self.input_names), generator=generator)
         if self.pieces is None:
             return noise
-        example = (noise.double() * self.scales + self.means).float()
+        example = noise.double() * self.scales + self.means
+        example[:, self.booleans] = (noise[:, self.booleans] > 0).double()
         example[0, self.indicators] = torch.nan
         return example

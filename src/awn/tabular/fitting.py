@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, cast, get_args
@@ -20,8 +20,14 @@ from awn.report import write_report
 from awn.tabular.analysis import analyse
 from awn.tabular.estimators import AdaptiveClassifier, AdaptiveRegressor
 from awn.tabular.folder import Estimator, save_estimator
+from awn.tabular.options import check_options
 from awn.tabular.table import Task, guess_task, read_table, split_target
 from awn.training import Callback
+
+_KINDS: dict[Task, type[AdaptiveClassifier | AdaptiveRegressor]] = {
+    "classification": AdaptiveClassifier,
+    "regression": AdaptiveRegressor,
+}
 
 
 @dataclass(frozen=True)
@@ -62,11 +68,14 @@ def fit_table(
     folder = Path(folder)
     if not 0 < test_size < 1:
         raise ArgumentError(f"test_size must be a fraction between 0 and 1, got {test_size}.")
+    if not 0 <= seed < 2**32:
+        raise ArgumentError(f"seed must be a whole number from 0 to {2**32 - 1}, got {seed}.")
     features, wanted, notes = split_target(read_table(table), target)
     guess = guess_task(wanted, check_task(task))
     notes = [*notes, guess.reason]
     parts = _split(features, wanted, guess.task, test_size, seed)
-    estimator = _make(guess.task, seed, options or {}, callbacks)
+    options = _usable(guess.task, options or {}, parts.y)
+    estimator = _make(guess.task, seed, options, callbacks)
     started = time.perf_counter()
     estimator.fit(parts.X, parts.y, folder=folder / "run", resume=resume)
     seconds = time.perf_counter() - started
@@ -74,7 +83,7 @@ def fit_table(
 
     scores = {"adaptive": float(estimator.score(parts.X_test, parts.y_test)), "baseline": _baseline(guess.task, parts)}
     if compare:
-        fixed = _make(guess.task, seed, {**(options or {}), "fixed_widths": list(estimator.widths_.values())}, ())
+        fixed = _make(guess.task, seed, {**options, "fixed_widths": list(estimator.widths_.values())}, ())
         scores["fixed"] = float(fixed.fit(parts.X, parts.y).score(parts.X_test, parts.y_test))
     result = TableFit(
         task=guess.task,
@@ -117,12 +126,26 @@ def _split(features: pd.DataFrame, target: pd.Series, task: Task, test_size: flo
         )
     except ValueError as error:
         raise TableError(f"{len(features)} rows are too few to hold {test_size:.0%} out: {error}") from None
+    if min(len(X), len(X_test)) < 2:
+        raise TableError(
+            f"{len(features)} rows are too few: with {test_size:.0%} held out, {len(X)} would be left to learn from "
+            f"and {len(X_test)} to judge by."
+        )
     return _Parts(X, y, X_test, y_test)
 
 
+def _usable(task: Task, options: Mapping[str, Any], target: pd.Series) -> dict[str, Any]:
+    """The options, checked; the classes in `class_weight`, which a file names by words, as they are in the table."""
+    check_options(_KINDS[task], options)
+    weights = options.get("class_weight")
+    if not isinstance(weights, Mapping):
+        return dict(options)
+    labels = {str(label): label for label in target.unique()}
+    return {**options, "class_weight": {labels.get(str(name), name): weight for name, weight in weights.items()}}
+
+
 def _make(task: Task, seed: int, options: dict[str, Any], callbacks: Sequence[Callback]) -> Estimator:
-    kind = AdaptiveClassifier if task == "classification" else AdaptiveRegressor
-    return kind(**options, random_state=seed, callbacks=callbacks)
+    return _KINDS[task](**options, random_state=seed, callbacks=callbacks)
 
 
 def _baseline(task: Task, parts: _Parts) -> float:

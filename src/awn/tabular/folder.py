@@ -1,27 +1,27 @@
-"""A trained estimator as a folder: its network as `awn.save` writes it, and the rest as JSON. No pickle."""
+"""A trained estimator as a folder: its network as `awn.save` writes it, the rest in the same description. No pickle."""
 
 from __future__ import annotations
 
-import json
+import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 
-from awn._version import __version__
 from awn.checkpoint import describe, read_model, rebuild
-from awn.errors import CheckpointError
+from awn.errors import ArgumentError, AwnError, CheckpointError
 from awn.files import json_file, tensor_file, write_files
 from awn.tabular.estimators import AdaptiveClassifier, AdaptiveRegressor
 from awn.tabular.preprocess import Preprocessor
 from awn.training import History
+from awn.training.run import checksum
 
 Estimator = AdaptiveClassifier | AdaptiveRegressor
 
 FORMAT = 1
 _ESTIMATORS = {kind.__name__: kind for kind in (AdaptiveClassifier, AdaptiveRegressor)}
-# How a class label is written in JSON and read back as the kind of value it was in the table.
-_LABELS = {"b": bool, "i": int, "u": int, "f": float, "U": str, "O": str, "T": str}
 
 
 def save_estimator(estimator: Estimator, folder: str | Path, *, about: dict[str, Any] | None = None) -> None:
@@ -36,86 +36,129 @@ def save_estimator(estimator: Estimator, folder: str | Path, *, about: dict[str,
     >>> bool((load_estimator(folder).predict_proba(X) == estimator.predict_proba(X)).all())
     True
     """
+    if estimator.fixed_widths is not None:
+        raise ArgumentError("a folder holds learned widths, and these are fixed: save estimator.to_torch() instead.")
     model = estimator._adaptive()
-    fitted: dict[str, Any] = {
-        "preprocessor": estimator.preprocessor_.to_json(),
-        "n_features_in": int(estimator.n_features_in_),
-        "feature_names_in": [str(name) for name in getattr(estimator, "feature_names_in_", [])] or None,
-        "history": estimator.history_.rows,
-    }
-    if isinstance(estimator, AdaptiveClassifier):
-        labels = estimator.classes_
-        fitted["classes"] = {"kind": labels.dtype.kind, "labels": [_LABELS[labels.dtype.kind](x) for x in labels]}
-    else:
-        fitted["target"] = {
-            "mean": estimator.target_mean_.tolist(),
-            "scale": estimator.target_scale_.tolist(),
-            "one": estimator._one_target,
-        }
-    options = {name: value for name, value in estimator.get_params().items() if name != "callbacks"}
+    tensors = dict(model.state_dict())
     content = {
         "format": FORMAT,
-        "awn": __version__,
-        "estimator": type(estimator).__name__,
-        "options": options,
-        "fitted": fitted,
+        "type": type(estimator).__name__,
+        "options": _options(estimator),
+        "fitted": _fitted(estimator),
         "about": about or {},
+        "checksum": checksum(tensors[name] for name in sorted(tensors)),
     }
-    config = describe(model)
+    # In the description of the network, which stands in both files: one that was edited, or that an interrupted save
+    # left beside a newer one, is then noticed.
+    config = {**describe(model), "estimator": _plain(content)}
     write_files(
         {
-            Path(folder) / "model.safetensors": tensor_file(dict(model.state_dict()), config),
+            Path(folder) / "model.safetensors": tensor_file(tensors, config),
             Path(folder) / "config.json": json_file(config),
-            Path(folder) / "estimator.json": json_file(content),
         }
     )
 
 
 def load_estimator(folder: str | Path) -> Estimator:
     """The estimator of a folder that `save_estimator` wrote."""
-    content = _read(Path(folder))
-    estimator = _ESTIMATORS[content["estimator"]](**content["options"])
-    fitted = content["fitted"]
+    tensors, config = _read(Path(folder))
+    content = config["estimator"]
     try:
-        estimator.preprocessor_ = Preprocessor.from_json(fitted["preprocessor"])
-        estimator.n_features_in_ = fitted["n_features_in"]
-        if fitted["feature_names_in"] is not None:
-            estimator.feature_names_in_ = np.asarray(fitted["feature_names_in"], dtype=object)
-        if isinstance(estimator, AdaptiveClassifier):
-            labels = fitted["classes"]
-            estimator.classes_ = np.asarray(labels["labels"], dtype=object if labels["kind"] in "OT" else None)
-        else:
-            estimator.target_mean_ = np.asarray(fitted["target"]["mean"])
-            estimator.target_scale_ = np.asarray(fitted["target"]["scale"])
-            estimator._one_target = fitted["target"]["one"]
-        estimator.history_ = History(fitted["history"])
-    except (KeyError, TypeError) as error:
-        raise CheckpointError(
-            f"{Path(folder) / 'estimator.json'} lacks {error}: it was edited or is damaged."
-        ) from None
-    estimator.model_ = rebuild(*read_model(folder))
-    estimator._finish()
+        if content["checksum"] != checksum(tensors[name] for name in sorted(tensors)):
+            raise CheckpointError(f"the weights in {folder} are not those that were saved: restore the folder.")
+        estimator = _restored(content)
+        estimator.model_ = rebuild(tensors, config)
+        estimator._finish()
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        if isinstance(error, AwnError):
+            raise
+        raise CheckpointError(f"the description in {folder} was edited or is damaged: {error!r}.") from None
     return estimator
 
 
 def read_about(folder: str | Path) -> dict[str, Any]:
     """What `save_estimator` was given as `about`."""
-    about: dict[str, Any] = _read(Path(folder))["about"]
+    about = _read(Path(folder))[1]["estimator"].get("about")
+    if not isinstance(about, dict):
+        raise CheckpointError(f"the description in {folder} was edited or is damaged: it says nothing about the table.")
     return about
 
 
-def _read(folder: Path) -> dict[str, Any]:
-    path = folder / "estimator.json"
-    if not folder.is_dir():
-        raise CheckpointError(f"there is no folder {folder}.")
-    if not path.is_file():
-        raise CheckpointError(
-            f"{folder} is not a model that `awn fit` or save_estimator wrote: it has no estimator.json."
-        )
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise CheckpointError(f"{path} cannot be read: {error}") from None
-    if not isinstance(content, dict) or content.get("format") != FORMAT or content.get("estimator") not in _ESTIMATORS:
-        raise CheckpointError(f"{path} was not written by this version of awn, or was edited.")
-    return content
+def holds_estimator(folder: Path) -> bool:
+    """Whether there is something in a folder that might be an estimator."""
+    return (folder / "model.safetensors").is_file()
+
+
+def _read(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    if folder.is_dir() and not holds_estimator(folder):
+        raise CheckpointError(f"{folder} is not a model that `awn fit` or save_estimator wrote.")
+    tensors, config = read_model(folder)
+    content = config.get("estimator")
+    if not isinstance(content, dict) or content.get("type") not in _ESTIMATORS:
+        raise CheckpointError(f"{folder} holds a network alone, not an estimator of a table: awn.load reads it.")
+    if content.get("format") != FORMAT:
+        raise CheckpointError(f"{folder} was written by a version of awn that this one cannot read.")
+    return tensors, config
+
+
+def _options(estimator: Estimator) -> dict[str, Any]:
+    options = {name: value for name, value in estimator.get_params().items() if name != "callbacks"}
+    if isinstance(options["random_state"], np.random.RandomState):
+        options["random_state"] = None  # a generator in use, and no setting to repeat
+    if isinstance(options.get("class_weight"), Mapping):
+        options["class_weight"] = list(options["class_weight"].items())  # keys in JSON are none but strings
+    return options
+
+
+def _fitted(estimator: Estimator) -> dict[str, Any]:
+    names = getattr(estimator, "feature_names_in_", None)
+    fitted: dict[str, Any] = {
+        "preprocessor": estimator.preprocessor_.to_json(),
+        "n_features_in": estimator.n_features_in_,
+        "feature_names_in": None if names is None else names.tolist(),
+        "history": estimator.history_.rows,
+    }
+    if isinstance(estimator, AdaptiveClassifier):
+        fitted["classes"] = {"dtype": estimator.classes_.dtype.str, "labels": estimator.classes_.tolist()}
+    else:
+        fitted["target"] = {
+            "mean": estimator.target_mean_.tolist(),
+            "scale": estimator.target_scale_.tolist(),
+            "one": estimator._one_target,
+        }
+    return fitted
+
+
+def _restored(content: dict[str, Any]) -> Estimator:
+    """All of an estimator but its network."""
+    options, fitted = dict(content["options"]), content["fitted"]
+    if isinstance(options.get("class_weight"), list):
+        options["class_weight"] = dict(options["class_weight"])
+    estimator = _ESTIMATORS[content["type"]](**options)
+    estimator.preprocessor_ = Preprocessor.from_json(fitted["preprocessor"])
+    estimator.n_features_in_ = fitted["n_features_in"]
+    if fitted["feature_names_in"] is not None:
+        estimator.feature_names_in_ = np.asarray(fitted["feature_names_in"], dtype=object)
+    if isinstance(estimator, AdaptiveClassifier):
+        estimator.classes_ = np.asarray(fitted["classes"]["labels"], dtype=fitted["classes"]["dtype"])
+    else:
+        estimator.target_mean_ = np.asarray(fitted["target"]["mean"], dtype=np.float64)
+        estimator.target_scale_ = np.asarray(fitted["target"]["scale"], dtype=np.float64)
+        estimator._one_target = fitted["target"]["one"]
+    estimator.history_ = History(fitted["history"])
+    return estimator
+
+
+def _plain(value: Any) -> Any:
+    """A value in JSON's own types; a number that is none, such as the score of a single row, becomes null."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, Mapping):
+        return {str(key): _plain(entry) for key, entry in value.items()}
+    if isinstance(value, (list, tuple, np.ndarray)):
+        return [_plain(entry) for entry in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    raise ArgumentError(f"{value!r}, a {type(value).__name__}, cannot be saved: a folder holds numbers and text alone.")

@@ -34,7 +34,7 @@ from awn.prior import Prior
 from awn.shrink import truncate
 from awn.summary import param_groups, widths
 from awn.tabular.preprocess import Preprocessor
-from awn.training import Data, FitOptions, fit
+from awn.training import Data, FitOptions, History, fit
 from awn.training.loop import Loss, Score
 
 SelfT = TypeVar("SelfT", bound="NetworkEstimator")
@@ -47,6 +47,9 @@ _ROWS_AT_A_TIME = 8192
 
 class NetworkEstimator(BaseEstimator):  # type: ignore[misc]
     """A network over the encoded rows of a table. `AdaptiveClassifier` and `AdaptiveRegressor` say what it predicts."""
+
+    # That of partial_fit, kept from call to call.
+    _optimizer: torch.optim.Optimizer | None
 
     def _train(
         self,
@@ -61,8 +64,9 @@ class NetworkEstimator(BaseEstimator):  # type: ignore[misc]
         resume: bool,
     ) -> None:
         """Split off the validation rows, fit the preprocessing on the others, build the network and train it."""
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        seed = self._seed()
         train, validation = self._split(len(frame), stratify, seed)
+        self._optimizer = None  # that of an earlier partial_fit belongs to another network
         self.preprocessor_ = Preprocessor().fit(frame.iloc[train])
         parts = [self._data(frame, targets, weights, rows) for rows in (train, validation)]
         self.model_ = self._make_network(parts[0].x.shape[1], outputs, seed)
@@ -72,49 +76,64 @@ class NetworkEstimator(BaseEstimator):  # type: ignore[misc]
             parts[1] if len(validation) else None,
             loss=loss,
             score=score,
-            options=self._options(seed),
+            options=self._options(seed, len(train)),
             prior=Prior(weight_scale=self.weight_scale),
-            budget=None if self.max_params is None else Budget(parameters=self.max_params),
+            budget=self._budget(),
             callbacks=self.callbacks,
             folder=folder,
             resume=resume,
         )
-        if self.max_params is not None and count_parameters(self.model_) > self.max_params:
-            self.model_ = truncate(self.model_, max_params=self.max_params, scope="global")
         self._finish()
 
     def _train_on(self, frame: pd.DataFrame, targets: Array, outputs: int, weights: Array | None, loss: Loss) -> None:
         """One epoch over some rows; the first rows also fit the preprocessing and build the network."""
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        first = getattr(self, "model_", None) is None
-        if first:
+        seed = self._seed()
+        if self._is_new():
             self.preprocessor_ = Preprocessor().fit(frame)
         data = self._data(frame, targets, weights, np.arange(len(frame)))
-        if first:
+        if self._is_new():
             self.model_ = self._make_network(data.x.shape[1], outputs, seed)
+            self.history_ = History()
         if getattr(self, "_optimizer", None) is None:
-            self._optimizer = torch.optim.Adam(param_groups(self.model_, self.lr, width_lr=self.width_lr), fused=True)
-        options = FitOptions(epochs=1, batch_size=self.batch_size, clip=self.clip, patience=None, seed=seed)
-        prior = Prior(weight_scale=self.weight_scale)
-        self.history_ = fit(self.model_, data, loss=loss, options=options, prior=prior, optimizer=self._optimizer)
+            self._optimizer = self._make_optimizer()
+        done = len(self.history_)  # every epoch shuffles in its own way
+        options = FitOptions(
+            epochs=1, batch_size=self._batch_size(len(frame)), clip=self.clip, patience=None, seed=seed + done
+        )
+        more = fit(
+            self.model_,
+            data,
+            loss=loss,
+            options=options,
+            prior=Prior(weight_scale=self.weight_scale),
+            budget=self._budget(),
+            optimizer=self._optimizer,
+        )
+        self.history_ = History([*self.history_, *({**row, "epoch": done + row["epoch"]} for row in more)])
         self._finish()
 
     def _finish(self) -> None:
+        """Cut what the budget's soft cap left above the cap, and make the plain network that predicts."""
+        groups = find_groups(self.model_)
+        if groups and self.max_params is not None and count_parameters(self.model_) > self.max_params:
+            self.model_ = truncate(self.model_, max_params=self.max_params, scope="global")
+            self._optimizer = None
         self.widths_ = widths(self.model_)
         self.n_iter_ = len(self.history_)
         # Double precision on the CPU, so that a row's prediction does not depend on the rows beside it.
-        plain = finalize(self.model_) if find_groups(self.model_) else copy.deepcopy(self.model_)
+        plain = finalize(self.model_) if groups else copy.deepcopy(self.model_)
         self.network_ = plain.cpu().double().eval().requires_grad_(False)
 
     def _frame(self, X: Any, *, reset: bool) -> pd.DataFrame:
         """The rows as a DataFrame, checked as scikit-learn does; arrays get their columns' numbers as names."""
+        names = None if reset else [column.name for column in self.preprocessor_.columns]
         if isinstance(X, pd.DataFrame):
             _check_feature_names(self, X, reset=reset)
             _check_n_features(self, X, reset=reset)
-            return X
-        checked = validate_data(self, X, reset=reset, dtype=np.float64)
-        names = getattr(self, "feature_names_in_", None)
-        return pd.DataFrame(checked, columns=[f"x{i}" for i in range(checked.shape[1])] if names is None else names)
+            # Columns without names at fit go by their place.
+            return X if names is None or "feature_names_in_" in vars(self) else X.set_axis(names, axis=1)
+        checked = validate_data(self, X, reset=reset, dtype=np.float64, ensure_all_finite="allow-nan")
+        return pd.DataFrame(checked, columns=names or [f"x{i}" for i in range(checked.shape[1])])
 
     def _outputs(self, X: Any) -> Array:
         """The network's outputs for rows, in chunks."""
@@ -153,6 +172,9 @@ class NetworkEstimator(BaseEstimator):  # type: ignore[misc]
             raise ArgumentError("this network was trained with fixed_widths: its units have no order to cut it by.")
         return self.model_
 
+    def _is_new(self) -> bool:
+        return getattr(self, "model_", None) is None
+
     def _split(self, rows: int, stratify: Array | None, seed: int) -> tuple[Array, Array]:
         everything = np.arange(rows)
         if not 0 <= self.validation_fraction < 1:
@@ -168,13 +190,13 @@ class NetworkEstimator(BaseEstimator):  # type: ignore[misc]
         return train, validation
 
     def _data(self, frame: pd.DataFrame, targets: Array, weights: Array | None, rows: Array) -> Data:
-        device = self.device if self.device != "auto" else "cuda" if torch.cuda.is_available() else "cpu"
+        device = self._device()
         encoded = self.preprocessor_.transform(frame.iloc[rows]) if len(rows) else np.zeros((0, 1), np.float32)
         weight = None if weights is None else torch.from_numpy(weights[rows]).to(device, torch.float32)
         return Data(torch.from_numpy(encoded).to(device), torch.from_numpy(targets[rows]).to(device), weight)
 
     def _make_network(self, inputs: int, outputs: int, seed: int) -> nn.Module:
-        device = self.device if self.device != "auto" else "cuda" if torch.cuda.is_available() else "cpu"
+        device = self._device()
         if self.fixed_widths is None:
             return AdaptiveMLP(
                 inputs,
@@ -194,17 +216,43 @@ class NetworkEstimator(BaseEstimator):  # type: ignore[misc]
                 inputs, outputs, self.fixed_widths, self.activation, dropout=self.dropout, batch_norm=self.batch_norm
             ).to(device)
 
-    def _options(self, seed: int) -> FitOptions:
+    def _make_optimizer(self) -> torch.optim.Optimizer:
+        return torch.optim.Adam(param_groups(self.model_, self.lr, width_lr=self.width_lr), fused=True)
+
+    def _device(self) -> torch.device:
+        wanted = self.device if self.device != "auto" else "cuda" if torch.cuda.is_available() else "cpu"
+        try:
+            return torch.empty(0, device=wanted).device
+        except (RuntimeError, AssertionError) as error:
+            reason = str(error).splitlines()[0]
+            raise ArgumentError(f"device={wanted!r} cannot be used here: {reason}") from None
+
+    def _seed(self) -> int:
+        return int(check_random_state(self.random_state).randint(2**31 - 1))
+
+    def _budget(self) -> Budget | None:
+        return None if self.max_params is None else Budget(parameters=self.max_params)
+
+    def _options(self, seed: int, rows: int) -> FitOptions:
         return FitOptions(
             epochs=self.epochs,
-            batch_size=self.batch_size,
+            batch_size=self._batch_size(rows),
             lr=self.lr,
             width_lr=self.width_lr,
             schedule=self.schedule,
             patience=self.patience,
             clip=self.clip,
+            stop_by="loss",  # smoother than an accuracy over few rows
             seed=seed,
         )
+
+    def _batch_size(self, rows: int) -> int:
+        """Small tables get small batches: an epoch of few steps learns little."""
+        return max(16, min(128, rows // 32)) if self.batch_size is None else self.batch_size
+
+    def _require(self, y: Any) -> None:
+        if y is None:
+            raise ArgumentError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
 
     def _checked_weights(self, frame: pd.DataFrame, sample_weight: Any) -> Array | None:
         """Sample weights with a mean of 1, or None."""
@@ -233,9 +281,21 @@ class NetworkEstimator(BaseEstimator):  # type: ignore[misc]
             description, tensors = packed
             self.model_ = rebuild(tensors, description)
         if optimizer_state is not None:
-            groups = param_groups(self.model_, self.lr, width_lr=self.width_lr)
-            self._optimizer = torch.optim.Adam(groups, fused=True)
+            self._optimizer = self._make_optimizer()
             self._optimizer.load_state_dict(optimizer_state)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
+
+
+def weighted_rows(weights: Array | None, frame: pd.DataFrame, targets: Array) -> tuple[pd.DataFrame, Array, Any]:
+    """The rows of a weight above 0: the others must count for nothing, for scales and early stopping too."""
+    if weights is None or (weights > 0).all():
+        return frame, targets, weights
+    used = weights > 0
+    return frame.iloc[used], targets[used], weights[used] / weights[used].mean()
 
 
 def fixed_network(

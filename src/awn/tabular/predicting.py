@@ -8,11 +8,13 @@ from typing import Any
 
 import pandas as pd
 
-from awn.errors import ArgumentError
+from awn.errors import ArgumentError, TableError
 from awn.groups import count_parameters
 from awn.tabular.estimators import AdaptiveClassifier
 from awn.tabular.folder import Estimator, load_estimator, read_about, save_estimator
+from awn.tabular.names import listed
 from awn.tabular.table import read_table, split_target
+from awn.tabular.values import numbers, words
 
 
 def predict_table(model: Path, table: Path, *, proba: bool = False) -> pd.DataFrame:
@@ -41,15 +43,15 @@ def compress_model(model: Path, table: Path, out: Path, *, max_drop: float) -> d
 
 def _smaller(model: Path, table: Path, out: Path, cut: Callable[[Estimator, Any, Any], Estimator]) -> dict[str, Any]:
     estimator, about = load_estimator(model), read_about(model)
-    if out.resolve() == model.resolve():
-        raise ArgumentError(f"--out is the model itself, {model}; write the smaller one to another folder.")
     table_as_seen = read_table(table, as_text=estimator.preprocessor_.category_columns)
+    if "target" not in about:
+        raise ArgumentError(f"{model} does not say which column it predicts; truncate or compress it in Python.")
     features, target, _ = split_target(table_as_seen, about["target"])
-    rows = _own_columns(estimator, features)
+    rows, target = _own_columns(estimator, features), _as_learned(estimator, target)
     smaller = cut(estimator, rows, target)
     before, after = (_facts(each, rows, target) for each in (estimator, smaller))
     save_estimator(smaller, out, about={**about, "scores": {"adaptive": after["score"]}, "cut_from": before})
-    return {"score_name": about["score_name"], "before": before, "after": after, "model": str(out)}
+    return {"score_name": about.get("score_name", "score"), "before": before, "after": after, "model": str(out)}
 
 
 def _facts(estimator: Estimator, rows: pd.DataFrame, target: pd.Series) -> dict[str, Any]:
@@ -58,6 +60,20 @@ def _facts(estimator: Estimator, rows: pd.DataFrame, target: pd.Series) -> dict[
         "parameters": count_parameters(estimator.model_),
         "widths": estimator.widths_,
     }
+
+
+def _as_learned(estimator: Estimator, target: pd.Series) -> pd.Series:
+    """The target as the model knows it: the class 1 of one file may be the word '1' in another."""
+    if not isinstance(estimator, AdaptiveClassifier):
+        return pd.Series(numbers(target), index=target.index, name=target.name)
+    known = dict(zip(words(pd.Series(estimator.classes_)), estimator.classes_, strict=True))
+    found = words(target)
+    unknown = next((word for word in found if word not in known), None)
+    if unknown is not None:
+        raise TableError(
+            f"The target {target.name!r} holds {unknown!r}, which is not among the model's classes: {listed(known)}."
+        )
+    return pd.Series([known[word] for word in found], index=target.index, name=target.name)
 
 
 def _own_columns(estimator: Estimator, features: pd.DataFrame) -> pd.DataFrame:

@@ -12,14 +12,21 @@ from awn.training.history import Row
 
 
 class TensorBoardLogger(Callback):
-    """Writes every number of every row to TensorBoard. Needs `pip install tensorboard`."""
+    """Writes every number of every row to TensorBoard. Needs `pip install "awn[tensorboard]"`."""
 
     def __init__(self, folder: str | Path) -> None:
         try:
-            from torch.utils.tensorboard import SummaryWriter
+            import torch.utils.tensorboard  # noqa: F401
         except ImportError:
-            raise MissingExtraError("TensorBoardLogger needs TensorBoard: pip install tensorboard") from None
-        self._writer: Any = SummaryWriter(str(folder))
+            raise MissingExtraError('TensorBoardLogger needs TensorBoard: pip install "awn[tensorboard]"') from None
+        self.folder = Path(folder)
+        self._writer: Any = None  # open only during a run: a writer cannot be copied or pickled
+
+    def on_fit_start(self, progress: Progress) -> None:
+        """Open a file."""
+        from torch.utils.tensorboard import SummaryWriter
+
+        self._writer = SummaryWriter(str(self.folder))
 
     def on_epoch_end(self, progress: Progress) -> None:
         """Write the epoch's row."""
@@ -29,25 +36,29 @@ class TensorBoardLogger(Callback):
     def on_fit_end(self, progress: Progress) -> None:
         """Close the file."""
         self._writer.close()
+        self._writer = None
 
 
 class MLflowLogger(Callback):
-    """Logs the options and every row to the active MLflow run. Needs `pip install mlflow`."""
+    """Logs the options and every row to the active MLflow run. Needs `pip install "awn[mlflow]"`."""
 
     def __init__(self) -> None:
         try:
-            import mlflow
+            import mlflow  # noqa: F401
         except ImportError:
-            raise MissingExtraError("MLflowLogger needs MLflow: pip install mlflow") from None
-        self._mlflow = mlflow
+            raise MissingExtraError('MLflowLogger needs MLflow: pip install "awn[mlflow]"') from None
 
     def on_fit_start(self, progress: Progress) -> None:
         """Log the options."""
-        self._mlflow.log_params(dataclasses.asdict(progress.options))
+        import mlflow
+
+        mlflow.log_params(dataclasses.asdict(progress.options))
 
     def on_epoch_end(self, progress: Progress) -> None:
         """Log the epoch's row."""
-        self._mlflow.log_metrics(flat_numbers(progress.history[-1]), step=progress.epoch)
+        import mlflow
+
+        mlflow.log_metrics(flat_numbers(progress.history[-1]), step=progress.epoch)
 
 
 def flat_numbers(row: Row) -> dict[str, float]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -11,7 +13,8 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from awn.budget import Budget
-from awn.errors import ArgumentError
+from awn.checkpoint import random_states, set_random_states
+from awn.errors import ArgumentError, NonFiniteError
 from awn.objective import Objective, objective
 from awn.prior import Prior
 from awn.surgery import resize_
@@ -47,7 +50,8 @@ def fit(
     `score(model, data)` a number of which more is better, minus the loss unless given. With a `folder` the history
     goes to `history.jsonl` as it happens and the run to `run.safetensors`; with `resume`, a run that was stopped goes
     on from there and ends as if it had not been. A model without learned widths is trained by its data term alone.
-    The optimizer is Adam unless one is given, whose own learning rates then count.
+    The optimizer is Adam unless one is given, whose own learning rates then count. The random generators of torch,
+    NumPy and Python are left as they were.
 
     >>> import awn
     >>> x = torch.randn(64, 2)
@@ -55,23 +59,24 @@ def fit(
     >>> model = awn.AdaptiveMLP(2, 2)
     >>> history = fit(model, data, data, loss=awn.likelihood.categorical, options=FitOptions(epochs=3))
     >>> len(history), sorted(history[-1])
-    (3, ['budget', 'data', 'epoch', 'lr', 'nu', 'score', 'seconds', 'total', 'weights', 'width', 'widths'])
+    (3, ['budget', 'data', 'epoch', 'lr', 'nu', 'score', 'seconds', 'total', 'validation_loss', ...])
     """
     _check(train, validation)
-    score = score or _minus_loss(loss)
-    with torch.random.fork_rng():
-        torch.manual_seed(options.seed)
-        run = Run(model, train, options, folder, optimizer)
-        if folder is not None and resume:
-            run.resume_()
+    minus_loss = _minus_loss(loss)
+    score = score or minus_loss
+    with _own_random_numbers(options.seed):
+        run = Run(model, train, options, folder, optimizer, objective={"prior": prior, "budget": budget})
+        run.resume_() if resume else run.start_afresh()
         progress = run.progress
         for callback in callbacks:
             callback.on_fit_start(progress)
         while progress.epoch < options.epochs and not progress.stop:
             started = time.perf_counter()
             terms = _train_epoch(run, loss, prior, budget, callbacks)
-            reached = None if validation is None else score(model.eval(), validation)
-            run.end_epoch({**terms, "score": reached, "seconds": time.perf_counter() - started})
+            if validation is not None:
+                terms["score"] = score(model.eval(), validation)
+                terms["validation_loss"] = -minus_loss(model, validation)
+            run.end_epoch({**terms, "seconds": time.perf_counter() - started})
             for callback in callbacks:
                 callback.on_epoch_end(progress)
             run.checkpoint()
@@ -107,7 +112,22 @@ def _train_epoch(
         data_terms.append(nll.detach())
     means = {**terms.terms(), "data": torch.stack(data_terms).mean().item()}
     means["total"] = means["data"] + means["weights"] + means["width"] + means["budget"]
+    if not math.isfinite(means["total"]):  # with learned widths, `objective` has looked at every step
+        raise NonFiniteError(
+            f"the loss is not finite in epoch {progress.epoch + 1}: lower the learning rate, clip gradients, or look "
+            "at the data."
+        )
     return means
+
+
+@contextmanager
+def _own_random_numbers(seed: int) -> Iterator[None]:
+    before = random_states()
+    torch.manual_seed(seed)
+    try:
+        yield
+    finally:
+        set_random_states(before)
 
 
 def _minus_loss(loss: Loss) -> Score:

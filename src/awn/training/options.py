@@ -10,6 +10,7 @@ from awn.errors import ArgumentError
 from awn.importance import check_units
 
 Schedule = Literal["constant", "cosine", "plateau"]
+StopBy = Literal["score", "loss"]
 Precision = Literal["auto", "float32", "bfloat16"]
 
 
@@ -21,6 +22,7 @@ class FitOptions:
     stops; None trains all epochs. `schedule`: "cosine" brings the learning rate down to a hundredth over all epochs,
     "plateau" halves it after a quarter of the patience without a better score. `clip` is the largest norm of the
     gradient. `precision="auto"` uses bfloat16 where an accelerator has it. `resize_every`: steps between two resizes.
+    `stop_by="loss"` keeps the epoch with the lowest validation loss, where "score" keeps the one with the best score.
 
     >>> FitOptions(epochs=50, schedule="cosine").lr
     0.01
@@ -36,6 +38,7 @@ class FitOptions:
     clip: float | None = None
     precision: Precision = "auto"
     resize_every: int = 1
+    stop_by: StopBy = "score"
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -49,6 +52,10 @@ class FitOptions:
                 raise ArgumentError(f"{name} must be a finite number above 0, got {number}.")
         if not (math.isfinite(self.weight_decay) and self.weight_decay >= 0):
             raise ArgumentError(f"weight_decay must be a finite number of at least 0, got {self.weight_decay}.")
-        for name, known in (("schedule", get_args(Schedule)), ("precision", get_args(Precision))):
+        for name, known in (
+            ("schedule", get_args(Schedule)),
+            ("precision", get_args(Precision)),
+            ("stop_by", get_args(StopBy)),
+        ):
             if getattr(self, name) not in known:
                 raise ArgumentError(f"{name} must be one of {', '.join(known)}; got {getattr(self, name)!r}.")

@@ -6,7 +6,8 @@ import copy
 import dataclasses
 import math
 import time
-from collections.abc import Iterator
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,13 +18,15 @@ from torch.optim import Adam, Optimizer
 from torch.optim.lr_scheduler import CosineAnnealingLR, LambdaLR, LRScheduler, ReduceLROnPlateau
 
 from awn.checkpoint import read_extra, resume_run_, save_run
-from awn.errors import CheckpointError
+from awn.errors import ArgumentError, CheckpointError
 from awn.groups import find_groups
+from awn.mlp import AdaptiveMLP
 from awn.state import load_state_dict_
 from awn.summary import param_groups
 from awn.training.callbacks import Progress
 from awn.training.history import History, Row, json_line
 from awn.training.options import FitOptions
+from awn.width import as_options
 
 # Often enough that a killed run loses little, seldom enough that writing costs nothing beside training.
 _SECONDS_BETWEEN_CHECKPOINTS = 5.0
@@ -51,6 +54,7 @@ class Run:
         options: FitOptions,
         folder: str | Path | None,
         optimizer: Optimizer | None,
+        objective: Mapping[str, Any],
     ) -> None:
         groups = param_groups(model, options.lr, width_lr=options.width_lr, weight_decay=options.weight_decay)
         self.train = train
@@ -62,6 +66,13 @@ class Run:
         self.shuffling = torch.Generator().manual_seed(options.seed)
         self.progress = Progress(model, self.optimizer, options, History())
         self.best: dict[str, Any] = {"score": -math.inf, "epoch": 0, "state": None}
+        self._settings = {
+            **dataclasses.asdict(options),
+            **{name: repr(part) for name, part in objective.items()},
+            "model": _architecture(model),
+            "samples": len(train.y),
+            "rows of the table": "" if folder is None else checksum(train),
+        }
         self._last_checkpoint = time.monotonic()
 
     @property
@@ -86,28 +97,32 @@ class Run:
 
     def end_epoch(self, measured: Row) -> None:
         """Note the epoch, step the schedule, keep the state if it is the best, stop if patience is over."""
-        progress, score = self.progress, measured["score"]
+        progress = self.progress
+        by_loss = self.options.stop_by == "loss"
+        merit = -measured["total"]
+        if "score" in measured:
+            merit = -measured["validation_loss"] if by_loss else measured["score"]
         progress.epoch += 1
         groups = find_groups(self.model)
         row = {
             "epoch": progress.epoch,
+            "score": None,
             **measured,
             "lr": self.optimizer.param_groups[0]["lr"],
             "widths": {group.name: group.width.units for group in groups},
             "nu": {group.name: group.width.value for group in groups},
         }
         progress.history.rows.append(row)
-        if score is not None:
-            if score > self.best["score"]:
-                self.best = {"score": score, "epoch": row["epoch"], "state": copy.deepcopy(self.model.state_dict())}
+        if "score" in measured:
+            if merit > self.best["score"]:
+                self.best = {"score": merit, "epoch": row["epoch"], "state": copy.deepcopy(self.model.state_dict())}
             if self.options.patience is not None and row["epoch"] - self.best["epoch"] >= self.options.patience:
                 progress.stop = True
         if isinstance(self.scheduler, ReduceLROnPlateau):
-            self.scheduler.step(-row["total"] if score is None else score)
+            self.scheduler.step(merit)
         else:
             self.scheduler.step()
         if self.folder is not None:
-            self.folder.mkdir(parents=True, exist_ok=True)
             with (self.folder / "history.jsonl").open("ab") as file:
                 file.write(json_line(row))
 
@@ -116,8 +131,7 @@ class Run:
         if self.folder is None or not (now or time.monotonic() - self._last_checkpoint > _SECONDS_BETWEEN_CHECKPOINTS):
             return
         extra = {
-            "options": dataclasses.asdict(self.options),
-            "samples": len(self.train.y),
+            "settings": self._settings,
             "epoch": self.progress.epoch,
             "step": self.progress.step,
             "stop": self.progress.stop,
@@ -128,9 +142,16 @@ class Run:
         save_run(self.folder / "run.safetensors", self.model, self.optimizer, scheduler=self.scheduler, extra=extra)
         self._last_checkpoint = time.monotonic()
 
+    def start_afresh(self) -> None:
+        """Clear the folder of an earlier run, which would else be resumed in place of this one."""
+        if self.folder is not None:
+            (self.folder / "run.safetensors").unlink(missing_ok=True)
+            self.progress.history.save(self.folder / "history.jsonl")
+
     def resume_(self) -> None:
         """Go on from the folder's checkpoint, if it has one."""
-        assert self.folder is not None
+        if self.folder is None:
+            raise ArgumentError("resume=True needs the folder of the run to go on with: folder=….")
         path = self.folder / "run.safetensors"
         if path.is_file():
             self._check_same(path, read_extra(path))
@@ -150,8 +171,7 @@ class Run:
         self.model.eval()
 
     def _check_same(self, path: Path, extra: dict[str, Any]) -> None:
-        now = {**dataclasses.asdict(self.options), "samples": len(self.train.y)}
-        before = {**extra["options"], "samples": extra["samples"]}
+        now, before = self._settings, dict(extra["settings"])
         if self.options.schedule != "cosine":
             before["epochs"] = self.options.epochs  # a run may be prolonged, unless its schedule knows the end
         changed = [name for name, value in now.items() if value != before.get(name)]
@@ -160,6 +180,29 @@ class Run:
                 f"{path} belongs to a run with other settings ({', '.join(changed)}), so it cannot be resumed with "
                 "these. Resume with the same ones, or start afresh in another folder."
             )
+
+
+def _architecture(model: nn.Module) -> str:
+    """What a model is, whatever its weights and widths are at present."""
+    groups = find_groups(model)
+    learned = [(group.name, group.width.family, as_options(group.width)) for group in groups]
+    if isinstance(model, AdaptiveMLP):
+        return f"{model.options} {learned}"
+    return f"{type(model).__name__} {learned}" if groups else repr(model)
+
+
+def checksum(tensors: Iterable[Tensor | None]) -> int:
+    """A number that other tensors do not have.
+
+    >>> checksum([torch.zeros(3)]) == checksum([torch.ones(3)])
+    False
+    """
+    number = 0
+    for tensor in tensors:
+        if tensor is not None:
+            content = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
+            number = zlib.crc32(content.numpy().data, number)
+    return number
 
 
 def _make_scheduler(optimizer: Optimizer, options: FitOptions) -> LRScheduler | ReduceLROnPlateau:

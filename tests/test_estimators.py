@@ -1,0 +1,445 @@
+"""AdaptiveClassifier and AdaptiveRegressor as scikit-learn estimators, and what they add to one."""
+
+from __future__ import annotations
+
+import io
+import pickle
+import warnings
+from typing import Any
+
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.datasets import load_diabetes, load_iris
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+from torch import nn
+
+import awn
+from awn.errors import ArgumentError, TableError
+from awn.tabular.estimators import AdaptiveClassifier, AdaptiveRegressor
+from awn.training import Callback, Progress
+
+# Enough to learn what the checks and the tests ask for, at small cost.
+OPTIONS: dict[str, Any] = {
+    "units": 24,
+    "epochs": 25,
+    "lr": 0.01,
+    "batch_size": 16,
+    "hidden_layers": 2,
+    "random_state": 0,
+}
+FEW: dict[str, Any] = {**OPTIONS, "epochs": 3}
+
+EXPECTED_FAILURES = {
+    "check_sample_weight_equivalence_on_dense_data": (
+        "a row that is there twice falls into other minibatches than one of weight 2, and either part of the split "
+        "into training and validation rows may get it"
+    ),
+}
+
+
+def iris() -> tuple[np.ndarray, np.ndarray]:
+    X, y = load_iris(return_X_y=True)
+    return X, y
+
+
+def diabetes() -> tuple[np.ndarray, np.ndarray]:
+    X, y = load_diabetes(return_X_y=True)
+    return X[:200], y[:200]
+
+
+def mixed(rows: int = 120) -> tuple[pd.DataFrame, pd.Series]:
+    """A table of every kind of column, with missing values, and a target that follows from it."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {
+            "size": rng.normal(50, 20, rows),
+            "shop": pd.Categorical(rng.choice(["north", "south", "east"], rows)),
+            "open": rng.random(rows) > 0.5,
+            "day": pd.Timestamp("2024-01-01") + pd.to_timedelta(rng.integers(0, 700, rows), unit="D"),
+            "note": rng.choice(["a", "b", None], rows),
+        }
+    )
+    target = pd.Series(np.where((frame["size"] > 50) ^ (frame["shop"] == "north"), "high", "low"), name="sales")
+    frame.loc[::7, "size"] = np.nan
+    frame.loc[::11, "day"] = pd.NaT
+    return frame, target
+
+
+# scikit-learn's own checks
+
+
+@parametrize_with_checks(
+    [AdaptiveClassifier(**OPTIONS), AdaptiveRegressor(**OPTIONS)],
+    expected_failed_checks=lambda estimator: EXPECTED_FAILURES,
+)
+def test_scikit_learn_checks(estimator: Any, check: Any) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the checks provoke some on purpose
+        check(estimator)
+
+
+# Life among other estimators
+
+
+@pytest.mark.parametrize(("make", "data"), [(AdaptiveClassifier, iris), (AdaptiveRegressor, diabetes)])
+def test_it_learns_in_a_pipeline_and_in_cross_validation(make: Any, data: Any) -> None:
+    X, y = data()
+    pipeline = make_pipeline(StandardScaler(), make(**{**OPTIONS, "epochs": 60}))
+    # Fewest to show that it learns: the most frequent class of iris has a third, the mean an R² of 0.
+    assert cross_val_score(pipeline, X, y, cv=3).mean() > (0.8 if make is AdaptiveClassifier else 0.25)
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_grid_search(jobs: int) -> None:
+    X, y = iris()
+    grid = {"lr": [1e-6, 0.02]}
+    search = GridSearchCV(AdaptiveClassifier(**{**OPTIONS, "epochs": 8}), grid, cv=2, n_jobs=jobs).fit(X, y)
+    assert search.best_params_["lr"] == 0.02
+    assert search.best_estimator_.score(X, y) == pytest.approx(np.mean(search.predict(X) == y))
+
+
+def test_clone_gives_an_unfitted_equal() -> None:
+    callback = Callback()
+    estimator = AdaptiveClassifier(**FEW, class_weight={0: 1.0, 1: 2.0, 2: 1.0}, callbacks=[callback]).fit(*iris())
+    copy = clone(estimator)
+    assert {**copy.get_params(), "callbacks": None} == {**estimator.get_params(), "callbacks": None}
+    assert not [name for name in vars(copy) if name.endswith("_") and not name.startswith("__")]
+
+
+def test_what_a_fitted_estimator_knows() -> None:
+    X, y = load_iris(return_X_y=True, as_frame=True)
+    estimator = AdaptiveClassifier(**FEW).fit(X, y)
+    assert estimator.n_features_in_ == 4
+    assert estimator.feature_names_in_.tolist() == list(X.columns)
+    assert estimator.classes_.tolist() == [0, 1, 2]
+    assert estimator.n_iter_ == len(estimator.history_) == 3
+    assert estimator.widths_ == awn.widths(estimator.model_)
+
+
+def test_callbacks_are_called() -> None:
+    class Count(Callback):
+        epochs = 0
+
+        def on_epoch_end(self, progress: Progress) -> None:
+            self.epochs += 1
+
+    count = Count()
+    AdaptiveRegressor(**FEW, callbacks=[count]).fit(*diabetes())
+    assert count.epochs == 3
+
+
+def test_the_same_random_state_gives_the_same_and_the_global_one_is_left_alone() -> None:
+    X, y = diabetes()
+    np.random.seed(5)
+    torch.manual_seed(5)
+    expected = np.random.rand(), torch.rand(1)
+    np.random.seed(5)
+    torch.manual_seed(5)
+    first, second = (AdaptiveRegressor(**FEW, dropout=0.2).fit(X, y).predict(X) for _ in range(2))
+    assert np.array_equal(first, second)
+    assert (np.random.rand(), torch.rand(1)) == expected
+
+
+# Tables
+
+
+def test_a_table_of_every_kind_with_missing_values() -> None:
+    X, y = mixed()
+    estimator = AdaptiveClassifier(**{**OPTIONS, "epochs": 80}).fit(X, y)
+    assert estimator.score(X, y) > 0.8
+    assert set(estimator.predict(X)) == {"high", "low"}
+    strange = X.head(3).assign(shop="moon", size=np.nan, day=pd.NaT, note=None)
+    assert np.isfinite(estimator.predict_proba(strange)).all()
+    with pytest.raises(ValueError, match=r"feature names.*\n.*\n- shop"):
+        estimator.predict(X.drop(columns="shop"))
+
+
+def test_arrays_may_have_missing_values_and_mean_the_same_as_frames() -> None:
+    X, y = iris()
+    X[::9, 2] = np.nan
+    from_array = AdaptiveClassifier(**FEW).fit(X, y)
+    from_frame = AdaptiveClassifier(**FEW).fit(pd.DataFrame(X, columns=list("abcd")), y)
+    assert np.array_equal(from_array.predict_proba(X), from_frame.predict_proba(pd.DataFrame(X, columns=list("abcd"))))
+    with pytest.raises(ValueError, match="infinity"):
+        from_array.predict(np.full((1, 4), np.inf))
+
+
+def test_columns_go_by_their_place_where_there_were_no_names() -> None:
+    X, y = iris()
+    from_array = AdaptiveClassifier(**FEW).fit(X, y)
+    with pytest.warns(UserWarning, match="fitted without feature names"):
+        named = from_array.predict_proba(pd.DataFrame(X, columns=list("abcd")))
+    assert np.array_equal(named, from_array.predict_proba(X))
+    numbered = AdaptiveClassifier(**FEW).fit(pd.DataFrame(X), y)  # columns 0, 1, 2, 3: no names to scikit-learn
+    assert np.array_equal(numbered.predict_proba(pd.DataFrame(X)), numbered.predict_proba(X))
+
+
+def test_text_is_refused_with_its_column() -> None:
+    X = pd.DataFrame({"size": range(60), "story": [f"once upon a time {number}" for number in range(60)]})
+    with pytest.raises(TableError, match="'story'"):
+        AdaptiveRegressor(**FEW).fit(X, np.arange(60.0))
+
+
+# Classes and weights
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [["no", "yes"], [False, True], [-1, 1], [3, 5, 9], ["a", "b", "c", "d"], [0.0, 1.0]],
+    ids=lambda labels: type(labels[0]).__name__ + str(len(labels)),
+)
+def test_labels_of_every_kind(labels: list[Any]) -> None:
+    rng = np.random.default_rng(0)
+    numbers = rng.integers(0, len(labels), 150)
+    X = np.eye(len(labels))[numbers] + 0.1 * rng.normal(size=(150, len(labels)))
+    y = np.array(labels)[numbers]
+    estimator = AdaptiveClassifier(**OPTIONS).fit(X, y)
+    assert estimator.classes_.tolist() == labels
+    assert estimator.predict(X).dtype == y.dtype
+    assert estimator.score(X, y) > 0.95
+    chances = estimator.predict_proba(X)
+    assert chances.shape == (150, len(labels))
+    assert chances.sum(1) == pytest.approx(1.0)
+    assert np.array_equal(estimator.classes_[chances.argmax(1)], estimator.predict(X))
+
+
+def unbalanced() -> tuple[np.ndarray, np.ndarray]:
+    """Two classes that overlap, of 180 rows and 20."""
+    rng = np.random.default_rng(0)
+    y = np.repeat([0, 1], [180, 20])
+    return rng.normal(size=(200, 2)) + 0.7 * y[:, None], y
+
+
+@pytest.mark.parametrize("weight", ["balanced", {0: 1.0, 1: 9.0}], ids=["balanced", "dict"])
+def test_class_weights_bring_the_rare_class_up(weight: Any) -> None:
+    X, y = unbalanced()
+    plain, weighted = (AdaptiveClassifier(**OPTIONS, class_weight=each).fit(X, y) for each in (None, weight))
+    assert (weighted.predict(X) == 1).mean() > 2 * (plain.predict(X) == 1).mean()
+    by_row = np.where(y == 1, 9.0, 1.0)
+    same = AdaptiveClassifier(**OPTIONS).fit(X, y, sample_weight=by_row)
+    assert same.predict_proba(X) == pytest.approx(weighted.predict_proba(X), abs=1e-3)
+
+
+def test_a_class_weight_that_cannot_be_used_is_refused() -> None:
+    with pytest.raises(ArgumentError, match="class_weight='heavy'"):
+        AdaptiveClassifier(**FEW, class_weight="heavy").fit(*iris())
+    with pytest.raises(ArgumentError, match=r"class_weight=.*7"):
+        AdaptiveClassifier(**FEW, class_weight={7: 2.0}).fit(*iris())
+
+
+@pytest.mark.parametrize("make", [AdaptiveClassifier, AdaptiveRegressor])
+def test_rows_of_weight_zero_do_not_count_at_all(make: Any) -> None:
+    X, y = iris()
+    used = np.arange(len(y)) % 3 > 0
+    strange = np.where(used[:, None], X, 1e6)
+    weighted = make(**FEW).fit(strange, np.where(used, y, 0), sample_weight=used.astype(float))
+    left = make(**FEW).fit(X[used], y[used], sample_weight=np.ones(used.sum()))
+    assert np.array_equal(weighted.predict(X), left.predict(X))
+    with pytest.raises(ArgumentError, match="all sample weights are zero"):
+        make(**FEW).fit(X, y, sample_weight=np.zeros(len(y)))
+
+
+def test_the_scale_of_the_weights_does_not_matter() -> None:
+    X, y = diabetes()
+    weights = np.linspace(1, 2, len(y))
+    first, second = (AdaptiveRegressor(**FEW).fit(X, y, sample_weight=scale * weights) for scale in (1.0, 64.0))
+    assert first.predict(X) == pytest.approx(second.predict(X), rel=1e-4)
+
+
+def test_one_class_and_numbers_with_decimals_are_refused() -> None:
+    X, _ = iris()
+    with pytest.raises(ArgumentError, match="only one class, 'a'"):
+        AdaptiveClassifier(**FEW).fit(X, ["a"] * len(X))
+    with pytest.raises(ArgumentError, match="Unknown label type"):
+        AdaptiveClassifier(**FEW).fit(X, np.linspace(0, 1, len(X)))
+
+
+# Regression
+
+
+def test_several_targets_at_once() -> None:
+    X, y = diabetes()
+    both = np.column_stack([y, -3 * y + 7])
+    estimator = AdaptiveRegressor(**{**OPTIONS, "epochs": 80}).fit(X, both)
+    predicted = estimator.predict(X)
+    assert predicted.shape == both.shape
+    assert estimator.score(X, both) > 0.3
+    assert AdaptiveRegressor(**FEW).fit(X, y).predict(X).shape == y.shape
+
+
+def test_the_unit_of_the_target_does_not_matter() -> None:
+    X, y = diabetes()
+    first, second = (AdaptiveRegressor(**FEW).fit(X, scale * y + shift) for scale, shift in ((1, 0), (1e6, -1e9)))
+    assert second.predict(X) == pytest.approx(1e6 * first.predict(X) - 1e9, rel=1e-4)
+
+
+# partial_fit
+
+
+def test_partial_fit_learns_batch_by_batch() -> None:
+    X, y = iris()
+    estimator = AdaptiveClassifier(**OPTIONS)
+    with pytest.raises(ArgumentError, match="must say which classes"):
+        estimator.partial_fit(X, y)
+    order = np.random.default_rng(0).permutation(len(y))
+    for part in np.array_split(np.tile(order, 12), 24):
+        estimator.partial_fit(X[part], y[part], classes=[0, 1, 2])
+    assert estimator.score(X, y) > 0.9
+    assert estimator.n_iter_ == 24
+    assert estimator.history_.column("epoch") == list(range(1, 25))
+    with pytest.raises(ArgumentError, match="class 9 is not among"):
+        estimator.partial_fit(X[:2], [9, 9])
+
+
+def test_partial_fit_of_a_regressor_keeps_its_targets() -> None:
+    X, y = diabetes()
+    estimator = AdaptiveRegressor(**OPTIONS).partial_fit(X, y).partial_fit(X[:50], y[:50])
+    assert estimator.predict(X).shape == y.shape
+    with pytest.raises(ArgumentError, match="1 targets at first, now 2"):
+        estimator.partial_fit(X, np.column_stack([y, y]))
+
+
+def test_fit_and_partial_fit_take_turns() -> None:
+    X, y = iris()
+    estimator = AdaptiveClassifier(**FEW).partial_fit(X, y, classes=[0, 1, 2])
+    estimator.fit(X, y).partial_fit(X, y).truncate(keep=0.5).partial_fit(X, y)
+    assert estimator.n_iter_ == 4  # three by fit, one after it; the copy has its own
+    assert np.array_equal(AdaptiveClassifier(**FEW).fit(X, y).predict(X), estimator.fit(X, y).predict(X))
+
+
+def test_balanced_classes_cannot_be_had_from_parts() -> None:
+    X, y = iris()
+    with pytest.raises(ArgumentError, match="partial_fit"):
+        AdaptiveClassifier(**FEW, class_weight="balanced").partial_fit(X, y, classes=[0, 1, 2])
+
+
+# Copies
+
+
+def by_pickle(estimator: Any) -> Any:
+    return pickle.loads(pickle.dumps(estimator))
+
+
+def by_joblib(estimator: Any) -> Any:
+    file = io.BytesIO()
+    joblib.dump(estimator, file)
+    file.seek(0)
+    return joblib.load(file)
+
+
+@pytest.mark.parametrize("copied", [by_pickle, by_joblib])
+@pytest.mark.parametrize("fixed", [None, [8, 8]], ids=["adaptive", "fixed"])
+def test_a_copy_predicts_the_same_and_learns_on_the_same(copied: Any, fixed: list[int] | None) -> None:
+    X, y = iris()
+    estimator = AdaptiveClassifier(**OPTIONS, fixed_widths=fixed, batch_norm=True, dropout=0.1)
+    for _ in range(3):
+        estimator.partial_fit(X, y, classes=[0, 1, 2])
+    other = copied(estimator)
+    assert np.array_equal(other.predict_proba(X), estimator.predict_proba(X))
+    for each in (estimator, other):
+        each.partial_fit(X, y).partial_fit(X, y)
+    assert np.array_equal(other.predict_proba(X), estimator.predict_proba(X))
+    assert other.widths_ == estimator.widths_
+
+
+# Widths
+
+
+def test_truncate_and_compress_give_smaller_copies() -> None:
+    X, y = iris()
+    estimator = AdaptiveClassifier(**OPTIONS).fit(X, y)
+    before = estimator.predict_proba(X)
+    half = estimator.truncate(keep=0.5)
+    assert all(half.widths_[name] == pytest.approx(units / 2, abs=1) for name, units in estimator.widths_.items())
+    assert half.predict_proba(X).shape == before.shape
+    small = estimator.compress(X, y, max_drop=0.02)
+    assert sum(small.widths_.values()) <= sum(estimator.widths_.values())
+    assert small.score(X, y) >= estimator.score(X, y) - 0.02 - 1e-9
+    assert np.array_equal(estimator.predict_proba(X), before)
+    with pytest.raises(ValueError, match="inconsistent numbers"):
+        estimator.compress(X, y[:5])
+
+
+def test_a_regressor_is_compressed_by_its_r2() -> None:
+    X, y = diabetes()
+    both = np.column_stack([y, -y])
+    for targets in (y, both):
+        estimator = AdaptiveRegressor(**OPTIONS).fit(X, targets)
+        small = estimator.compress(X, targets, max_drop=0.05)
+        assert small.score(X, targets) >= estimator.score(X, targets) - 0.05 - 1e-6
+        assert sum(small.widths_.values()) < sum(estimator.widths_.values())
+
+
+def test_to_torch_is_plain_and_computes_the_same() -> None:
+    X, y = iris()
+    estimator = AdaptiveClassifier(**FEW).fit(X, y)
+    network = estimator.to_torch()
+    assert {type(module) for module in network.modules()} <= {nn.Sequential, nn.Linear, nn.ReLU}
+    out = network(torch.from_numpy(estimator.encode(X))).softmax(1).detach().numpy()
+    assert out == pytest.approx(estimator.predict_proba(X), abs=1e-5)
+
+
+def count(estimator: Any) -> int:
+    return sum(weight.numel() for weight in estimator.to_torch().parameters())
+
+
+def test_caps_are_kept() -> None:
+    X, y = iris()
+    free = AdaptiveClassifier(**FEW).fit(X, y)
+    assert count(free) > 400
+    assert count(AdaptiveClassifier(**FEW, max_params=300).fit(X, y)) <= 300
+    narrow = AdaptiveClassifier(**{**FEW, "units": 10}, max_units=10, width_lr=0.5).fit(X, y)
+    assert max(narrow.widths_.values()) <= 10
+    part = AdaptiveClassifier(**FEW, max_params=300)
+    for _ in range(2):
+        part.partial_fit(X, y, classes=[0, 1, 2])
+        assert count(part) <= 300
+
+
+def test_fixed_widths_stay_and_cannot_be_cut() -> None:
+    X, y = iris()
+    estimator = AdaptiveClassifier(**FEW, fixed_widths=[7, 5]).fit(X, y)
+    assert [layer.out_features for layer in estimator.to_torch() if isinstance(layer, nn.Linear)] == [7, 5, 3]
+    assert estimator.widths_ == {}
+    with pytest.raises(ArgumentError, match="fixed_widths"):
+        estimator.truncate(keep=0.5)
+
+
+# Options
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("validation_fraction", 1.0),
+        ("device", "abacus"),
+        ("activation", "rleu"),
+        ("scale", "large"),
+        ("schedule", "step"),
+        ("epochs", 0),
+        ("units", 0),
+        ("quantile", 1.0),
+        ("max_params", 3),
+        ("dropout", 1.0),
+        ("weight_scale", -1.0),
+    ],
+)
+def test_an_option_that_cannot_be_used_is_named(option: str, value: Any) -> None:
+    X, y = iris()
+    with pytest.raises(ArgumentError, match=option.removeprefix("max_")):
+        AdaptiveClassifier(**{**FEW, option: value}).fit(X, y)
+
+
+def test_few_rows_are_all_trained_on() -> None:
+    """Where too few would be held back to judge by, none are."""
+    X, y = iris()
+    estimator = AdaptiveClassifier(**FEW).fit(X[::5], y[::5])
+    assert estimator.history_.column("score") == [None] * 3
+    assert None not in AdaptiveClassifier(**FEW).fit(X, y).history_.column("score")
