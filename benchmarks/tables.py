@@ -1,9 +1,9 @@
 """The estimators on real tables, against a fixed width, the best of five, and against gradient boosting.
 
 Run: AWN_DATA=folder python benchmarks/tables.py            (about twenty minutes on two cores)
-Writes results/tables.json, a row a fit; `--show` prints the table of it. k-fold, the same folds for all; accuracy or R² on
-the fold that was left out. The fixed networks are the same but for the learned width, trained with the same options; the
-width is chosen as a user would, by a validation part of the training rows, and refitted on all of them.
+Writes results/tables.json, a row a fit; `--show` prints the table of it. k-fold, the same folds for all; accuracy or
+R² on the fold that was left out. The fixed networks are the same but for the learned width, trained with the same
+options; their width is chosen as a user would, by a part of the training rows, and refitted on all of them.
 """
 
 from __future__ import annotations
@@ -152,10 +152,8 @@ TABLES: dict[str, Callable[[], Table]] = {
 
 
 def show(fits: list[dict[str, Any]]) -> None:
-    """A Markdown table: the mean score of each method, the learned units, and the time."""
-    print(
-        "| table | adaptive | fixed, best of five | boosting | units, adaptive | units, fixed | time, adaptive / fixed |"
-    )
+    """A Markdown table: the mean score of each method, the units, and the time."""
+    print("| table | adaptive | fixed, best of five | boosting | units | units, fixed | time, adaptive / fixed |")
     print("|---|---|---|---|---|---|---|")
     for table in dict.fromkeys(fit["table"] for fit in fits):
         of = {method: [fit for fit in fits if (fit["table"], fit["method"]) == (table, method)] for method in METHODS}

@@ -4,8 +4,8 @@
     python examples/spiral_hard.py --seeds 0 1 2 --results results/spiral_hard
 
 The settings are the paper's: ReLU6, Adam with learning rate 0.01, batches of 128, σ_θ = 10, about 231 units a layer
-to begin with, the epoch with the best validation accuracy kept. Training ends early once that has been perfect for
-a while.
+to begin with, the epoch with the best validation accuracy kept. Training ends early once that has not improved for
+`--patience` epochs.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("runs/spiral_hard"))
     parser.add_argument("--results", type=Path, help="also write a summary and the histories to this folder")
     options = parser.parse_args()
+    torch.set_num_threads(1)  # layers this small are done before a second thread has begun
     runs = [train(seed, options.epochs, options.patience, options.out / f"seed-{seed}") for seed in options.seeds]
     show(runs)
     if options.results:

@@ -138,7 +138,8 @@ def test_the_core_does_not_import_packages() -> None:
     for name, needed in GRAPH.items():
         if name in CORE:
             assert {other.split(".")[0] for other in needed} <= set(CORE), name
-    assert imports_of(PACKAGE / "__init__.py", "") <= set(CORE)
+    # The estimators are imported when they are first used; what `import awn` loads is tested below.
+    assert imports_of(PACKAGE / "__init__.py", "") - {"tabular", "tabular.estimators"} <= set(CORE)
 
 
 @pytest.mark.parametrize(("name", "path"), modules().items(), ids=modules())

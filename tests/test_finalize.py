@@ -261,3 +261,21 @@ def test_the_state_dict_loads_where_there_is_no_awn(tmp_path: Path) -> None:
     child = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert child.returncode == 0, child.stderr
     assert child.stdout.splitlines() == [*sorted(MODELS), "awn cannot be imported"]
+
+
+def test_a_network_inside_another_module_becomes_plain_too() -> None:
+    whole = torch.nn.Sequential(awn.AdaptiveMLP(3, 4), torch.nn.Tanh(), awn.AdaptiveMLP(4, 2)).eval()
+    plain = awn.finalize(whole)
+    assert not any(type(module).__module__.startswith("awn") for module in plain.modules())
+    x = torch.randn(5, 3)
+    torch.testing.assert_close(plain(x), whole(x))
+
+
+class Scaled(awn.AdaptiveMLP):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.tanh(super().forward(3 * x))
+
+
+def test_a_subclass_keeps_its_own_forward() -> None:
+    model, x = Scaled(3, 2), torch.randn(5, 3)
+    torch.testing.assert_close(awn.finalize(model)(x), model(x))

@@ -582,3 +582,9 @@ def test_a_score_that_is_not_finite_is_reported(value: float, good: int) -> None
 def test_compress_refuses_what_makes_no_sense(options: dict[str, Any], message: str) -> None:
     with pytest.raises(awn.AwnError, match=message):
         awn.compress(uneven(), Score(float), **options)
+
+
+def test_a_drop_of_exactly_what_is_allowed_is_allowed() -> None:
+    model = awn.AdaptiveMLP(2, 2, importance=awn.Exponential.for_units(50))
+    small = awn.compress(model, lambda m: 0.8 if awn.widths(m)["hidden.0"] == 50 else 0.7, max_drop=0.1)
+    assert awn.widths(small) == {"hidden.0": 1}

@@ -160,5 +160,5 @@ def test_nu_moves_at_its_own_pace_and_is_not_decayed():
 @pytest.mark.parametrize("name", ["lr", "width_lr", "weight_decay"])
 @pytest.mark.parametrize("number", [-0.1, math.nan])
 def test_wrong_arguments_are_named(name, number):
-    with pytest.raises(AwnError, match=rf"{name} must be a number of at least 0, got {number}"):
+    with pytest.raises(AwnError, match=rf"{name} must be a finite number of at least 0, got {number}"):
         awn.param_groups(network(), **{"lr": 0.1, name: number})

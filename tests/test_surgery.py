@@ -735,3 +735,22 @@ def check_shapes(model: Any, optimizer: Optimizer, block: int) -> None:
     assert [layer.out_features for layer in model.hidden] == capacities
     assert model.output.in_features == capacities[-1]
     assert {id(p) for group in optimizer.param_groups for p in group["params"]} == {id(p) for p in model.parameters()}
+
+
+def test_an_optimizer_without_nu_is_refused_at_the_first_resize() -> None:
+    model = awn.AdaptiveMLP(2, 2)
+    weights = [p for name, p in model.named_parameters() if not name.endswith("log_nu")]
+    with pytest.raises(awn.AwnError, match=r"hidden\.0\.width\.log_nu"):
+        awn.resize_(model, torch.optim.Adam(weights))
+
+
+def test_hooks_on_a_weight_go_over_to_the_one_that_replaces_it() -> None:
+    model = awn.AdaptiveMLP(2, 2, importance=awn.Exponential.for_units(20), block=1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    called = []
+    model.hidden[0].weight.register_hook(lambda gradient: called.append("gradient"))
+    model.hidden[0].weight.register_post_accumulate_grad_hook(lambda weight: called.append("accumulated"))
+    model.hidden[0].width.move_to_(30)
+    awn.resize_(model, optimizer)
+    model(torch.randn(4, 2)).sum().backward()
+    assert called == ["gradient", "accumulated"]

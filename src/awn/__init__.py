@@ -1,6 +1,6 @@
 """awn: neural networks that learn the width of their layers while they train."""
 
-from typing import TYPE_CHECKING, Any
+import typing as _typing
 
 from awn import likelihood
 from awn._version import __version__
@@ -20,7 +20,7 @@ from awn.summary import param_groups, summary, widths
 from awn.surgery import Resize, resize_, set_units_
 from awn.width import Width
 
-if TYPE_CHECKING:
+if _typing.TYPE_CHECKING:
     from awn.tabular.estimators import AdaptiveClassifier, AdaptiveRegressor
 
 __all__ = [
@@ -65,7 +65,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> _typing.Any:
     """The estimators, which need scikit-learn, are imported when they are first used."""
     if name in ("AdaptiveClassifier", "AdaptiveRegressor"):
         from awn.tabular import estimators

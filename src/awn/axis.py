@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from torch import Tensor, nn
+
+from awn.errors import ArgumentError
+from awn.importance import check_units
 
 Role = Literal["producer", "consumer"]
 
@@ -27,6 +30,17 @@ class Axis:
     repeat: int = 1
     fill: float | None = None
     size_name: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.role not in get_args(Role):
+            raise ArgumentError(f"an axis's role is 'producer' or 'consumer', got {self.role!r}.")
+        tensor = getattr(self.module, self.name, None)
+        if not isinstance(tensor, Tensor):
+            raise ArgumentError(f"{self} is not a tensor, so it has no axis of units.")
+        dims = tensor.dim()
+        if not 0 <= self.dim < dims:
+            raise ArgumentError(f"{self} has dimensions 0 to {dims - 1}, so dim={self.dim} is none of them.")
+        check_units("repeat", self.repeat)
 
     def __str__(self) -> str:
         return f"{type(self.module).__name__}.{self.name}"

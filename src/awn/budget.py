@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from awn.errors import ArgumentError
 from awn.groups import WidthGroup, axes_by_tensor
+from awn.importance import check_number, check_units
 
 
 @dataclass(frozen=True)
@@ -37,10 +38,10 @@ class Budget:
         caps = [cap for cap in (self.units, self.parameters, self.flops) if cap is not None]
         if len(caps) != 1:
             raise ArgumentError("a budget caps exactly one of units, parameters and flops.")
-        if not (math.isfinite(caps[0]) and caps[0] > 0):
-            raise ArgumentError(f"a budget's cap must be a finite number above 0, got {caps[0]}.")
-        if not (math.isfinite(self.strength) and self.strength > 0):
-            raise ArgumentError(f"strength must be a finite number above 0, got {self.strength}.")
+        check_number("a budget's cap", caps[0])
+        check_number("strength", self.strength)
+        for layer, number in self.positions.items():
+            check_units(f"positions[{layer!r}]", number)
 
     def penalty(self, model: nn.Module, groups: Sequence[WidthGroup]) -> Tensor:
         """Strength · max(0, cost / cap − 1), with a gradient for every ν."""

@@ -10,6 +10,7 @@ import json
 import random
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from numbers import Real
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -225,6 +226,11 @@ def describe(model: nn.Module) -> Config:
             for group in groups
         ],
     }
+
+
+def _plain(options: Mapping[str, Any]) -> Config:
+    """Options with NumPy's numbers as Python's, which JSON knows."""
+    return {name: float(value) if isinstance(value, Real) else value for name, value in options.items()}
 
 
 def _describe_axis(axis: Axis, paths: Mapping[nn.Module, str]) -> Config:

@@ -16,7 +16,7 @@ from awn.surgery import set_units_
 def finalize(model: nn.Module) -> nn.Module:
     """A plain copy: exact shapes, the importance folded into the weights, nothing of awn left in it.
 
-    An `AdaptiveMLP` becomes an `nn.Sequential`; any other model keeps its class.
+    An `AdaptiveMLP` becomes an `nn.Sequential`, inside another module too; any other module keeps its class.
 
     >>> import awn
     >>> awn.finalize(awn.AdaptiveMLP(2, 2, importance=awn.Exponential.for_units(10)))
@@ -35,4 +35,11 @@ def finalize(model: nn.Module) -> nn.Module:
             remove_gate_(axis)
         delattr(group.axes[0].module, WIDTH_NAME)
     ignore_state_dicts_(plain)
-    return plain.as_sequential() if isinstance(plain, AdaptiveMLP) else plain
+    return _without_awn(plain)
+
+
+def _without_awn(module: nn.Module) -> nn.Module:
+    """A module whose AdaptiveMLPs, inside it or itself, are plain sequences; a subclass has a forward of its own."""
+    for name, child in module.named_children():
+        setattr(module, name, _without_awn(child))
+    return module.as_sequential() if type(module) is AdaptiveMLP else module

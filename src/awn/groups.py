@@ -91,9 +91,12 @@ def check_layers(groups: Sequence[WidthGroup], names: Iterable[str]) -> None:
 def connect_(width: Width, axes: Sequence[Axis]) -> None:
     """Give the axes one learned width: register it on the first producer, and gate every consumer.
 
-    The tensors must already have the width's capacity.
+    The tensors must already have the width's capacity. Their weights stay as they are; the paper's start, which
+    allows for the importance, is drawn by `awn.initialise.kaiming_plus_(awn.find_groups(model))`. To have a plain
+    `model.load_state_dict` follow widths, call `awn.state.follow_state_dicts_(model)` once.
 
-    >>> from awn.importance import Exponential
+    >>> from awn import Exponential
+    >>> from awn.groups import consumed_by, produced_by
     >>> first, second = nn.Linear(2, 32), nn.Linear(32, 1)
     >>> connect_(Width(Exponential.for_units(20)), [*produced_by(first), *consumed_by(second)])
     >>> widths = find_groups(nn.Sequential(first, nn.ReLU(), second))
@@ -119,7 +122,8 @@ def _check_connection(width: Width, producers: Sequence[Axis], consumers: Sequen
     if not producers or not consumers:
         raise ArgumentError("a learned width needs a layer that makes its units and a layer that reads them.")
     for axis in (*producers, *consumers):
-        if axis.holder is not axis.module and not isinstance(getattr(axis.holder, "original", None), Tensor):
+        gates = list(axis.holder.children()) if axis.holder is not axis.module else []
+        if not all(isinstance(gate, Gate) for gate in gates):
             raise ArgumentError(
                 f"{axis} is computed from other tensors by a parametrization such as weight norm, "
                 "so it cannot be resized. Remove that parametrization first."
@@ -130,10 +134,11 @@ def _check_connection(width: Width, producers: Sequence[Axis], consumers: Sequen
                 f"{axis} has {axis.tensor.shape[axis.dim]} entries along dimension {axis.dim}, "
                 f"but the width's capacity of {width.capacity} units needs {expected}."
             )
-    for axis in consumers:
-        gates = axis.holder.children() if axis.holder is not axis.module else ()
-        if any(isinstance(gate, Gate) and gate.dim == axis.dim for gate in gates):
+        if axis.role == "consumer" and any(isinstance(gate, Gate) and gate.dim == axis.dim for gate in gates):
             raise ArgumentError(f"{axis} already reads the units of a learned width along dimension {axis.dim}.")
+    places = [(axis.module, axis.name, axis.dim) for axis in (*producers, *consumers)]
+    if len(set(places)) < len(places):
+        raise ArgumentError("one dimension of a tensor is named twice among the axes.")
     weighted = {axis.module for axis in producers if axis.fill is None and axis.tensor.dim() > 1}
     for axis in producers:
         if axis.fill is None and axis.module not in weighted:
@@ -194,6 +199,11 @@ def tensor_names(model: nn.Module) -> dict[Tensor, str]:
     """The name a person would use for each tensor of a model: without the parametrization's detour."""
     named = [*model.named_parameters(), *model.named_buffers()]
     return {tensor: plain_name(name) for name, tensor in named}
+
+
+def non_finite_tensors(model: nn.Module) -> list[str]:
+    """The names of a model's tensors in which numbers were lost."""
+    return [name for tensor, name in tensor_names(model).items() if not torch.isfinite(tensor).all()]
 
 
 def is_width_entry(name: str) -> bool:

@@ -28,7 +28,7 @@ import functools
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any, ClassVar, Literal, TypeVar, get_args
 
 import torch
@@ -58,9 +58,10 @@ class Importance(ABC):
     def __post_init__(self) -> None:
         if self.scale not in get_args(Scale):
             raise ArgumentError(f"scale must be 'mass' or 'unit', got {self.scale!r}.")
-        if not (math.isfinite(self.start) and self.start > self.lower):
+        start = getattr(self, self.learned)
+        if not (isinstance(start, Real) and math.isfinite(start) and float(start) > self.lower):
             raise ArgumentError(
-                f"{self.learned} must be a finite number above {self.lower:g}, got {self.start}: "
+                f"{self.learned} must be a finite number above {self.lower:g}, got {start!r}: "
                 f"{type(self).__name__} has no decreasing importance otherwise."
             )
 
@@ -194,8 +195,7 @@ class PowerLaw(Importance):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not (math.isfinite(self.saturation) and self.saturation >= 0):
-            raise ArgumentError(f"saturation must be a finite number of at least 0, got {self.saturation}.")
+        check_number("saturation", self.saturation, or_equal=True)
 
     def survival(self, x: Tensor, value: Tensor) -> Tensor:
         """S(x) = (1 + x/x₀)^−(exponent − 1)."""
@@ -226,8 +226,7 @@ class Sigmoid(Importance):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not (math.isfinite(self.steepness) and self.steepness > 0):
-            raise ArgumentError(f"steepness must be a finite number above 0, got {self.steepness}.")
+        check_number("steepness", self.steepness)
 
     def survival(self, x: Tensor, value: Tensor) -> Tensor:
         """S(x) = softplus((midpoint − x)/steepness) / softplus(midpoint/steepness)."""
@@ -242,7 +241,8 @@ class Sigmoid(Importance):
         """log(1 + σ((midpoint − j − 1)/steepness) · (e^(1/steepness) − 1)) / softplus(midpoint/steepness)."""
         if self.steepness < 0.1:  # e^(1/steepness) would overflow: split softplus into its bend and its straight part
             above, below = (value - index) / self.steepness, (value - index - 1) / self.steepness
-            straight = above.clamp(0, 1 / self.steepness)
+            # Written out: at a whole midpoint, clamp would count the slope of both its edges.
+            straight = torch.where(above > 1 / self.steepness, 1 / self.steepness, torch.relu(above))
             bend = torch.log1p(torch.exp(-above.abs())) - torch.log1p(torch.exp(-below.abs()))
             return (straight + bend) / F.softplus(value / self.steepness)
         inside = torch.sigmoid((value - index - 1) / self.steepness) * math.expm1(1 / self.steepness)
@@ -258,9 +258,17 @@ def round_up(soft_width: float) -> int:
     return max(1, math.ceil(soft_width * (1 - 1e-12)))
 
 
+def check_number(name: str, value: Any, *, above: float = 0.0, or_equal: bool = False) -> None:
+    """Refuse what is not a finite number above a bound, or at it."""
+    number = float(value) if isinstance(value, Real) else math.nan
+    if not (math.isfinite(number) and (number > above or (or_equal and number == above))):
+        bound = f"of at least {above:g}" if or_equal else f"above {above:g}"
+        raise ArgumentError(f"{name} must be a finite number {bound}, got {value!r}.")
+
+
 def check_quantile(quantile: float) -> None:
     """Refuse a quantile outside (0, 1)."""
-    if not 0 < quantile < 1:
+    if not (isinstance(quantile, Real) and 0 < float(quantile) < 1):
         raise ArgumentError(
             f"quantile must lie strictly between 0 and 1, got {quantile}: "
             "an endless list of units has no finite width at 1 and none at all at 0."

@@ -2,7 +2,7 @@
 
 Kaiming+ keeps the variance of activations constant from layer to layer although units are scaled by their
 importance: Var[w] = gain² / Σ f², over the units that a weight reads; a weight that reads plain inputs has f = 1.
-The gain is √2 for the ReLU family, 1 for the tanh family. Biases start as torch's do, U(±1/√inputs).
+The gain is √2 for the ReLU family, 1 for the tanh family. Biases of hidden layers start as torch's do, U(±1/√inputs).
 
 New units: `"rescaled"` draws them as a fresh network would; `"zero"` does too, but with outgoing weights of zero, so
 that growing does not change what the network computes; `"normal"` draws every weight from N(0, 1), as the paper does.

@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from awn.errors import ArgumentError
+from awn.importance import check_number
 
 
 def categorical(logits: Tensor, target: Tensor, sample_weight: Tensor | None = None) -> Tensor:
@@ -42,8 +43,7 @@ def gaussian(mean: Tensor, target: Tensor, sample_weight: Tensor | None = None, 
     tensor(2.9189)
     """
     _check_same_shape(mean, target)
-    if not (math.isfinite(deviation) and deviation > 0):
-        raise ArgumentError(f"deviation must be a finite number above 0, got {deviation}.")
+    check_number("deviation", deviation)
     each = F.mse_loss(mean, target, reduction="none") / (2 * deviation**2)
     constant = math.log(deviation) + 0.5 * math.log(2 * math.pi)
     return _weighted((each + constant).reshape(len(each), -1).sum(1), sample_weight)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from awn.axis import Axis
 from awn.errors import ArgumentError
 from awn.groups import connect_, consumed_by, find_groups, normalised_by, produced_by
-from awn.importance import Importance, check_units
+from awn.importance import Importance, check_number, check_units
 from awn.initialise import gain_of, kaiming_plus_
 from awn.state import follow_state_dicts_
 from awn.width import NewUnits, Width
@@ -71,13 +71,14 @@ class AdaptiveMLP(nn.Module):
         check_units("in_features", in_features)
         check_units("out_features", out_features)
         check_units("hidden_layers", hidden_layers)
-        if not 0 <= dropout < 1:
+        check_number("dropout", dropout, or_equal=True)
+        if dropout >= 1:
             raise ArgumentError(f"dropout must be at least 0 and below 1, got {dropout}.")
         #: What rebuilds this network, apart from its weights.
         self.options: dict[str, Any] = {
-            "in_features": in_features,
-            "out_features": out_features,
-            "hidden_layers": hidden_layers,
+            "in_features": int(in_features),
+            "out_features": int(out_features),
+            "hidden_layers": int(hidden_layers),
             "activation": activation,
             "shared_width": shared_width,
             "batch_norm": batch_norm,
@@ -163,7 +164,7 @@ def make_activation(activation: str | nn.Module) -> nn.Module:
     """
     if isinstance(activation, nn.Module):
         return activation
-    if activation not in ACTIVATIONS:
+    if not isinstance(activation, str) or activation not in ACTIVATIONS:
         raise ArgumentError(
             f"no activation is called {activation!r}. Known: {', '.join(sorted(ACTIVATIONS))}; or pass a module."
         )

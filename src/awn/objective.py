@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor, nn
 
 from awn.budget import Budget
 from awn.errors import ArgumentError, NonFiniteError
-from awn.groups import require_groups, tensor_names
+from awn.groups import non_finite_tensors, require_groups
 from awn.importance import check_units
 from awn.prior import Prior
 
@@ -59,8 +58,11 @@ def objective(
     >>> sorted(awn.objective(nll, model, n_samples=1000).terms())
     ['budget', 'data', 'total', 'weights', 'width']
     """
-    if nll.dim() != 0:
-        raise ArgumentError(f"nll must be one number, the mean over the batch; got shape {tuple(nll.shape)}.")
+    if not isinstance(nll, Tensor) or nll.dim() != 0:
+        found = f"shape {tuple(nll.shape)}" if isinstance(nll, Tensor) else repr(nll)
+        raise ArgumentError(f"nll must be a tensor of one number, the mean over the batch; got {found}.")
+    if not isinstance(prior, Prior) or not isinstance(budget, Budget | None):
+        raise ArgumentError(f"prior must be an awn.Prior and budget an awn.Budget or None; got {prior!r}, {budget!r}.")
     check_units("n_samples", n_samples)
     groups = require_groups(model)
     none = nll.new_zeros(())
@@ -89,7 +91,7 @@ def objective(
 
 def _what_is_lost(model: nn.Module, result: Objective, time: float | None) -> str:
     terms = [f"{name} = {value}" for name, value in result.terms().items() if name != "total"]
-    layers = [name for tensor, name in tensor_names(model).items() if not torch.isfinite(tensor).all()]
+    layers = non_finite_tensors(model)
     where = (
         f"not finite: {', '.join(layers)}"
         if layers

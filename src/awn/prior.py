@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from awn.errors import ArgumentError
 from awn.groups import WidthGroup, tensor_names
-from awn.importance import Importance
+from awn.importance import Importance, check_number
 
 FamilyT = TypeVar("FamilyT", bound=Importance)
 Shape = Literal["linear", "geometric"]
@@ -39,7 +39,7 @@ class Anneal:
 
     def __post_init__(self) -> None:
         for name in ("start", "end"):
-            _check_scale(name, getattr(self, name))
+            check_number(name, getattr(self, name))
         if not 0 <= self.begin < self.finish:
             raise ArgumentError(f"begin ({self.begin}) must be at least 0 and before finish ({self.finish}).")
         if self.shape not in get_args(Shape):
@@ -60,9 +60,9 @@ class Prior:
     """What is believed before any data: small weights, and perhaps a width.
 
     `weight_scale` is σ_θ, the deviation of every weight of the adaptive layers: a number; a number for each layer, by
-    patterns of the layers' names, None for a layer without; or None for no prior. `width_mean` and `width_scale` are
-    μ_λ and σ_λ, the mean and deviation of ν; None leaves the widths free. `folded` makes the prior on ν a folded
-    normal, the proper one for a value that stays above a bound.
+    patterns of the layers' names, of which the first that fits counts, None for a layer without; or None for no prior.
+    `width_mean` and `width_scale` are μ_λ and σ_λ, the mean and deviation of ν; None leaves the widths free. `folded`
+    makes the prior on ν a folded normal, the proper one for a value that stays above a bound.
 
     >>> Prior(weight_scale={"hidden.*": 10.0, "output": 1.0}, width_mean=0.05, width_scale=Anneal(1.0, 0.1, 1000, 2500))
     Prior(weight_scale={'hidden.*': 10.0, 'output': 1.0}, width_mean=0.05, ...)
@@ -77,15 +77,15 @@ class Prior:
         scales = self.weight_scale if isinstance(self.weight_scale, Mapping) else {"weight_scale": self.weight_scale}
         for name, scale in scales.items():
             if scale is not None:
-                _check_scale(name, scale)
+                check_number(name, scale)
         if (self.width_mean is None) != (self.width_scale is None):
             raise ArgumentError(
                 "width_mean and width_scale go together: give both, or neither for an uninformative prior."
             )
         if self.width_mean is not None and not math.isfinite(self.width_mean):
             raise ArgumentError(f"width_mean must be a finite number, got {self.width_mean}.")
-        if isinstance(self.width_scale, float | int):
-            _check_scale("width_scale", self.width_scale)
+        if not isinstance(self.width_scale, Anneal | None):
+            check_number("width_scale", self.width_scale)
 
     def draw(self, family: FamilyT, generator: torch.Generator | None = None) -> FamilyT:
         """The family with its start drawn from the prior on ν.
@@ -180,8 +180,3 @@ def _scales(
         if matching[0] is not None:
             scales[weight] = matching[0]
     return scales
-
-
-def _check_scale(name: str, scale: float) -> None:
-    if not (math.isfinite(scale) and scale > 0):
-        raise ArgumentError(f"{name} must be a finite deviation above 0, got {scale}.")

@@ -41,11 +41,9 @@ def _relative(word: str) -> str:
 
 
 def _commit() -> str | None:
-    """The commit of the working folder, with a mark where files differ from it; None outside a repository."""
-    described = subprocess.run(
-        ["git", "describe", "--always", "--abbrev=12", "--dirty=+changes"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return described.stdout.strip() or None
+    """The commit of the working folder, with a mark where files differ from it; None without a repository or git."""
+    words = ["git", "describe", "--always", "--abbrev=12", "--dirty=+changes"]
+    try:
+        return subprocess.run(words, capture_output=True, text=True, check=False).stdout.strip() or None
+    except OSError:  # no git here
+        return None

@@ -9,6 +9,7 @@ import copy
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Integral, Real
 from typing import Any, Literal, TypeVar, get_args
 
 import torch
@@ -18,7 +19,7 @@ from torch.utils.hooks import RemovableHandle
 
 from awn.errors import ArgumentError, NonFiniteError
 from awn.groups import WidthGroup, check_layers, count_parameters, require_groups
-from awn.importance import check_units, round_up
+from awn.importance import check_number, check_units, round_up
 from awn.surgery import set_units_
 
 ModelT = TypeVar("ModelT", bound=nn.Module)
@@ -54,7 +55,7 @@ def truncate(
         raise ArgumentError("say how far to truncate in exactly one way: keep=, units= or max_params=.")
     ladder = _Ladder(require_groups(model), scope)
     if keep is not None:
-        if not 0 < keep <= 1:
+        if not (isinstance(keep, Real) and 0 < keep <= 1):
             raise ArgumentError(f"keep must be a fraction above 0 and at most 1, got {keep}.")
         chosen = ladder.at(max(1, round(keep * ladder.top)))
     elif isinstance(units, Mapping):
@@ -86,11 +87,11 @@ def compress(
     >>> awn.widths(small)
     {'hidden.0': 100}
     """
-    if not (math.isfinite(max_drop) and max_drop >= 0):
-        raise ArgumentError(f"max_drop must be a finite number of at least 0, got {max_drop}.")
+    check_number("max_drop", max_drop, or_equal=True)
     batches = None if calibrate is None else list(calibrate)
     ladder = _Ladder(require_groups(model), scope)
-    lowest_allowed = _score(score, model) - max_drop
+    whole = _score(score, model)
+    lowest_allowed = whole - max_drop - 1e-9 * max(1.0, abs(whole))  # so that 0.8 may drop by 0.1 to 0.7
     best = _cut(model, ladder.at(ladder.top), None)
     low, high = 0, ladder.top  # the score is too low at `low`, or nothing is left there; at `high` it is good
     while high - low > 1:
@@ -277,7 +278,10 @@ def _cut_(model: ModelT, units: Units, calibrate: Iterable[Any] | None) -> Model
 
 
 def _score(score: Callable[[ModelT], float], model: ModelT) -> float:
-    number = float(score(model))
+    returned: Any = score(model)
+    if not isinstance(returned, Real | Tensor):
+        raise ArgumentError(f"score() must return a number, of which more is better; it returned {returned!r}.")
+    number = float(returned)
     if not math.isfinite(number):
         raise NonFiniteError(
             f"score() returned {number} for a network of {count_parameters(model):,} parameters, not a finite number."
@@ -287,9 +291,11 @@ def _score(score: Callable[[ModelT], float], model: ModelT) -> float:
 
 def _others(name: str, indices: Sequence[int] | Tensor, units: int) -> list[int]:
     """The units that stay."""
+    if not isinstance(indices, Iterable):
+        raise ArgumentError(f"the units to remove from {name!r} must be a list of their numbers, got {indices!r}.")
     removed = indices.tolist() if isinstance(indices, Tensor) else list(indices)
     for index in removed:
-        if isinstance(index, bool) or not isinstance(index, int):
+        if isinstance(index, bool) or not isinstance(index, Integral):
             raise ArgumentError(f"the units to remove from {name!r} must be given by their numbers, got {index!r}.")
     if len(set(removed)) != len(removed):
         raise ArgumentError(f"the units to remove from {name!r} name one twice.")

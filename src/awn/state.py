@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from awn.errors import CheckpointError
-from awn.groups import WIDTH_NAME, WidthGroup, axes_by_tensor, find_groups, plain_name, tensor_names
+from awn.groups import WIDTH_NAME, WidthGroup, axes_by_tensor, find_groups, plain_name
 from awn.surgery import Optimizers, list_optimizers, set_units_
 
 
@@ -116,17 +116,18 @@ def _units(layer: str, extra_state: Any, capacity: int) -> int:
 def _capacity(model: nn.Module, group: WidthGroup, state: Mapping[str, Any], prefix: str) -> int:
     """The capacity of a group in a state dict, which all its tensors must agree on."""
     names = {tensor: name for name, tensor in [*model.named_parameters(), *model.named_buffers()]}
+    plain = {tensor: plain_name(name) for tensor, name in names.items()}
     found: dict[int, str] = {}
     for axis in group.axes:
         tensor = state.get(prefix + names[axis.tensor])
         if not isinstance(tensor, Tensor) or tensor.dim() != axis.tensor.dim():
             raise CheckpointError(
-                f"the state dict has no fitting tensor for {tensor_names(model)[axis.tensor]!r}; "
+                f"the state dict has no fitting tensor for {plain[axis.tensor]!r}; "
                 "it belongs to another model. Nothing was loaded."
             )
         size = tensor.shape[axis.dim]
         if size % axis.repeat == 0:
-            found.setdefault(size // axis.repeat, tensor_names(model)[axis.tensor])
+            found.setdefault(size // axis.repeat, plain[axis.tensor])
     if len(found) != 1:
         raise CheckpointError(
             f"the tensors of layer {group.name!r} disagree on its size in the state dict "

@@ -9,8 +9,8 @@ from typing import Any
 
 from torch import nn
 
-from awn.errors import ArgumentError
 from awn.groups import active_shape, axes_by_tensor, count_parameters, find_groups, require_groups
+from awn.importance import check_number
 
 
 def widths(model: nn.Module) -> dict[str, int]:
@@ -110,8 +110,7 @@ def param_groups(
         ("width_lr", lr if width_lr is None else width_lr),
         ("weight_decay", weight_decay),
     ):
-        if not number >= 0:
-            raise ArgumentError(f"{name} must be a number of at least 0, got {number}.")
+        check_number(name, number, or_equal=True)
     learned = {group.width.log_nu for group in find_groups(model)}
     merged: dict[tuple[float, float], list[nn.Parameter]] = {}
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]

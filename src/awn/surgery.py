@@ -13,10 +13,10 @@ from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
-from torch.optim import LBFGS, Optimizer
+from torch.optim import LBFGS, Optimizer, Rprop
 
 from awn.errors import ArgumentError, NonFiniteError, OptimizerError, ResizeError
-from awn.groups import WidthGroup, axes_by_tensor, check_layers, require_groups, tensor_names
+from awn.groups import WidthGroup, axes_by_tensor, check_layers, non_finite_tensors, require_groups, tensor_names
 from awn.importance import check_units
 from awn.initialise import GovernedAxes, active_inputs, draw_new_units
 
@@ -98,7 +98,7 @@ def set_units_(
         raise ArgumentError(f"generator must be a torch.Generator or None, got {generator!r}.")
     optimizers = list_optimizers(optimizer)
     groups = require_groups(model)
-    check_layers(groups, units)
+    check_layers(groups, [*units, *(capacities or {})])
     for name, number in units.items():
         check_units(f"units[{name!r}]", number)
     moves = _plan(groups, units, capacities or {})
@@ -193,6 +193,8 @@ def list_optimizers(optimizer: Optimizers) -> list[Optimizer]:
     for one in optimizers:
         if not isinstance(one, Optimizer):
             raise ArgumentError(f"optimizer must be a torch optimizer, several, or None; got {type(one).__name__}.")
+        if isinstance(one, Rprop):
+            raise OptimizerError("Rprop keeps a step size for every weight, which a new unit has not. Use Adam or SGD.")
         if isinstance(one, LBFGS):
             raise OptimizerError(
                 "LBFGS keeps the history of all parameters in one flat vector, so its state cannot follow a change of "
@@ -204,7 +206,7 @@ def list_optimizers(optimizer: Optimizers) -> list[Optimizer]:
 def _catch_up_(model: nn.Module, groups: Sequence[WidthGroup], optimizers: Sequence[Optimizer]) -> None:
     """After changes without an optimizer at hand: it must hold the tensors, and have no state of units that went."""
     tensors = axes_by_tensor(groups)
-    _check_optimizers(model, list(tensors), optimizers)
+    _check_optimizers(model, [*tensors, *(group.width.log_nu for group in groups)], optimizers)
     beyond = {group.name: _Move(group.width.capacity, group.width.units, group.width.capacity) for group in groups}
     with torch.no_grad():
         _clear_dropped_in_place_(tensors, {}, optimizers, beyond)
@@ -219,6 +221,8 @@ def _plan(groups: Sequence[WidthGroup], units: Mapping[str, int], capacities: Ma
         after = units.get(group.name, width.units)
         kept_capacity = width.capacity if width.fits(after) else width.capacity_for(after)
         capacity = capacities.get(group.name, kept_capacity)
+        if capacity < after:
+            raise ArgumentError(f"a capacity of {capacity} has no room for the {after} units of layer {group.name!r}.")
         if (after, capacity) != (width.units, width.capacity):
             moves[group.name] = _Move(width.units, after, capacity)
     return moves
@@ -245,7 +249,11 @@ def _fresh(tensor: Tensor, axes: GovernedAxes, moves: Mapping[str, _Move]) -> Te
     if not isinstance(tensor, nn.Parameter):
         return fresh
     parameter = nn.Parameter(fresh, requires_grad=tensor.requires_grad)
-    parameter.__dict__.update(tensor.__dict__)  # what users have noted on it
+    parameter.__dict__.update(tensor.__dict__)  # what users have noted on it, and the hooks that they have set
+    for hook in (tensor._backward_hooks or {}).values():
+        parameter.register_hook(hook)
+    for hook in (tensor._post_accumulate_grad_hooks or {}).values():
+        parameter.register_post_accumulate_grad_hook(hook)
     if tensor.grad is not None:
         parameter.grad = _fresh(tensor.grad, axes, moves)
     return parameter
@@ -326,13 +334,9 @@ def _lost_number(model: nn.Module, group: WidthGroup, optimizers: Sequence[Optim
     """Say which layer, at which step, and where else numbers were lost."""
     steps = [one.state[group.width.log_nu].get("step") for one in optimizers if group.width.log_nu in one.state]
     when = f" at step {int(steps[0])}" if steps and steps[0] is not None else ""
-    others = [name for tensor, name in tensor_names(model).items() if not _is_finite(tensor)]
+    others = non_finite_tensors(model)
     also = f" Not finite either: {', '.join(others)}." if others else ""
     return (
         f"{error}, in layer {group.name!r}{when}; its width stays at {group.width.units}.{also} "
         "The loss was probably not finite: lower the learning rate, clip gradients, or look at the data."
     )
-
-
-def _is_finite(tensor: Tensor) -> bool:
-    return bool(torch.isfinite(tensor).all())

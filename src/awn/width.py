@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from awn.axis import Axis
 from awn.errors import ArgumentError, CheckpointError, NonFiniteError
-from awn.importance import Exponential, Importance, check_quantile, check_units, round_up
+from awn.importance import Exponential, Importance, check_number, check_quantile, check_units, round_up
 
 NewUnits = Literal["normal", "rescaled", "zero"]
 
@@ -61,8 +61,7 @@ class Width(nn.Module):
                 raise ArgumentError(f"max_units ({max_units}) is below min_units ({min_units}).")
         if new_units not in get_args(NewUnits):
             raise ArgumentError(f"new_units must be one of {', '.join(get_args(NewUnits))}; got {new_units!r}.")
-        if not (math.isfinite(gain) and gain > 0):
-            raise ArgumentError(f"gain must be a finite number above 0, got {gain}.")
+        check_number("gain", gain)
         self.family = family
         self.quantile = quantile
         self.min_units = min_units
@@ -72,8 +71,8 @@ class Width(nn.Module):
         self.gain = gain
         #: Every tensor dimension that has this width; filled in by `awn.groups.connect_`.
         self.axes: tuple[Axis, ...] = ()
-        #: Whether Parameters were replaced without an optimizer at hand, so that one built before is out of date.
-        self.optimizer_may_be_stale = False
+        #: Whether the next optimizer is yet to be checked: at first, and after changes without one at hand.
+        self.optimizer_may_be_stale = True
 
         self.units, log_nu = self.settle(self._stored(family.start))
         self.capacity = self.capacity_for(self.units)
@@ -147,7 +146,7 @@ class Width(nn.Module):
 
     def hold_(self) -> None:
         """Lower the quantile to what the present units hold, so that they are what ν asks for from now on."""
-        self.quantile = self.family.share(self.units - 0.5, self.value)
+        self.quantile = min(self.family.share(self.units - 0.5, self.value), math.nextafter(1.0, 0.0))
         self.min_units = min(self.min_units, self.units)
 
     def set_units(self, units: int, capacity: int) -> None:
@@ -202,7 +201,9 @@ class Width(nn.Module):
 
     def extra_repr(self) -> str:
         """What `print(model)` shows."""
-        return f"units={self.units}, capacity={self.capacity}, quantile={self.quantile:g}, {self.family}"
+        now = f"{self.family.learned}={self.family.lower + math.exp(min(self.log_nu.item(), 700.0)):.4g}"
+        family = type(self.family).__name__
+        return f"units={self.units}, capacity={self.capacity}, quantile={self.quantile:g}, {family}, {now}"
 
     def _stored(self, value: float) -> float:
         return math.log(value - self.family.lower)

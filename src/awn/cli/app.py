@@ -43,7 +43,7 @@ def options(
 def main() -> None:
     """Run the command line, and turn an error of ours, or of the disk, into one sentence and exit code 2."""
     try:
-        app()
+        app(prog_name="awn")
     except (AwnError, OSError) as error:
         sentence = str(error)
         if isinstance(error, OSError) and error.strerror:

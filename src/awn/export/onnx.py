@@ -27,12 +27,14 @@ def onnx_bytes(module: nn.Module, example: Tensor, *, tolerance: float = 1e-4) -
     except ImportError:
         raise MissingExtraError('exporting to ONNX needs onnxruntime and onnxscript: pip install "awn[onnx]"') from None
     content = _export(module, example)
-    session = onnxruntime.InferenceSession(content)
     for rows in (example, example[:1], torch.cat([example, example[:1]])):
         with torch.no_grad():
             expected = module(rows)
-        got = torch.from_numpy(session.run(None, {"input": rows.numpy()})[0])
-        check_same(got, expected, "ONNX file", tolerance)
+        try:
+            got = onnxruntime.InferenceSession(content).run(None, {"input": rows.numpy()})[0]
+        except Exception as error:
+            raise ExportError(f"onnxruntime cannot run the ONNX file: {error} Nothing was written.") from error
+        check_same(torch.from_numpy(got), expected, "ONNX file", tolerance)
     return content
 
 

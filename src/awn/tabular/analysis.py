@@ -14,12 +14,10 @@ from numpy.typing import ArrayLike
 from sklearn.metrics import confusion_matrix
 from torch import nn
 
-from awn.finalize import finalize
 from awn.groups import count_parameters, find_groups
 from awn.provenance import provenance
 from awn.report.data import Confusion, LayerCurve, ReportData, Residuals, TruncationPoint
 from awn.shrink import unit_activations
-from awn.summary import widths
 from awn.tabular.estimators import AdaptiveClassifier
 from awn.tabular.folder import Estimator
 
@@ -74,11 +72,15 @@ def layer_curves(model: nn.Module) -> list[LayerCurve]:
 def truncation_curve(estimator: Estimator, X: pd.DataFrame, y: ArrayLike) -> list[TruncationPoint]:
     """Score, size and measured latency of the network cut to 100 %, 95 %, … 5 % of its units."""
     cut = [(keep, estimator.truncate(keep=keep)) for keep in _KEPT]
-    rows = torch.from_numpy(estimator.encode(X.iloc[:_LATENCY_ROWS]))
-    latencies = _latencies([finalize(smaller.model_).cpu().eval() for _, smaller in cut], rows)
+    rows = torch.from_numpy(estimator.encode(X))  # once: for a wide table it takes longer than the networks
+    latencies = _latencies([smaller.to_torch() for _, smaller in cut], rows[:_LATENCY_ROWS])
     return [
         TruncationPoint(
-            keep, widths(smaller.model_), count_parameters(smaller.model_), float(smaller.score(X, y)), latency
+            keep,
+            smaller.widths_,
+            count_parameters(smaller.model_),
+            estimator.network_score(smaller.network_, rows.double(), y),
+            latency,
         )
         for (keep, smaller), latency in zip(cut, latencies, strict=True)
     ]

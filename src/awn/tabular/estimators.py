@@ -154,9 +154,13 @@ class AdaptiveClassifier(ClassifierMixin, NetworkEstimator):  # type: ignore[mis
         check_consistent_length(rows, wanted)
 
         def accuracy(model: nn.Module) -> float:
-            return float(np.mean(self.classes_[predict_rows(model, rows).argmax(1)] == wanted))
+            return self.network_score(model, rows, wanted)
 
         return self._with(compress(self._adaptive(), accuracy, max_drop=max_drop))
+
+    def network_score(self, model: nn.Module, rows: Tensor, y: ArrayLike) -> float:
+        """The accuracy of a network of this table, such as a smaller one, on rows that `encode` gave."""
+        return float(np.mean(self.classes_[predict_rows(model, rows).argmax(1)] == np.asarray(y)))
 
     def _labels(self, frame: pd.DataFrame, y: ArrayLike) -> Array:
         self._require(y)
@@ -278,10 +282,13 @@ class AdaptiveRegressor(RegressorMixin, NetworkEstimator):  # type: ignore[misc]
         check_consistent_length(rows, wanted)
 
         def r2(model: nn.Module) -> float:
-            predicted = predict_rows(model, rows) * self.target_scale_ + self.target_mean_
-            return float(r2_score(wanted, predicted))
+            return self.network_score(model, rows, wanted)
 
         return self._with(compress(self._adaptive(), r2, max_drop=max_drop))
+
+    def network_score(self, model: nn.Module, rows: Tensor, y: ArrayLike) -> float:
+        """The R² of a network of this table, such as a smaller one, on rows that `encode` gave."""
+        return float(r2_score(y, predict_rows(model, rows) * self.target_scale_ + self.target_mean_))
 
     def _checked_targets(self, frame: pd.DataFrame, y: ArrayLike) -> Array:
         self._require(y)

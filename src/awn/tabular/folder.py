@@ -68,6 +68,7 @@ def load_estimator(folder: str | Path) -> Estimator:
             raise CheckpointError(f"the weights in {folder} are not those that were saved: restore the folder.")
         estimator = _restored(content)
         estimator.model_ = rebuild(tensors, config)
+        _check_belongs(estimator, estimator.model_)
         estimator._finish()
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         if isinstance(error, AwnError):
@@ -147,6 +148,19 @@ def _restored(content: dict[str, Any]) -> Estimator:
         estimator._one_target = fitted["target"]["one"]
     estimator.history_ = History(fitted["history"])
     return estimator
+
+
+def _check_belongs(estimator: Estimator, network: Any) -> None:
+    """The network must read what the preprocessing writes, and have an output for every class or target."""
+    made, taken = len(estimator.preprocessor_.feature_names), network.options["in_features"]
+    columns = len(estimator.preprocessor_.columns)
+    if made != taken or columns != estimator.n_features_in_:
+        raise ValueError(f"{estimator.n_features_in_} columns of {columns}, {made} inputs for a network of {taken}")
+    classifies = isinstance(estimator, AdaptiveClassifier)
+    outputs = len(estimator.classes_) if isinstance(estimator, AdaptiveClassifier) else len(estimator.target_mean_)
+    if outputs != network.options["out_features"]:
+        kind = "classes" if classifies else "targets"
+        raise ValueError(f"{outputs} {kind} for a network of {network.options['out_features']} outputs")
 
 
 def _plain(value: Any) -> Any:

@@ -70,6 +70,7 @@ class NetworkEstimator(BaseEstimator):  # type: ignore[misc]
         self.preprocessor_ = Preprocessor().fit(frame.iloc[train])
         parts = [self._data(frame, targets, weights, rows) for rows in (train, validation)]
         self.model_ = self._make_network(parts[0].x.shape[1], outputs, seed)
+        self._check_cap()
         self.history_ = fit(
             self.model_,
             parts[0],
@@ -229,6 +230,14 @@ class NetworkEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _seed(self) -> int:
         return int(check_random_state(self.random_state).randint(2**31 - 1))
+
+    def _check_cap(self) -> None:
+        """Before training, not after it: the smallest network must have no more parameters than the cap."""
+        smallest = count_parameters(self.model_, {group.name: 1 for group in find_groups(self.model_)})
+        if self.max_params is not None and smallest > self.max_params:
+            raise ArgumentError(
+                f"max_params={self.max_params:,} cannot be met: one unit a layer makes {smallest:,} parameters."
+            )
 
     def _budget(self) -> Budget | None:
         return None if self.max_params is None else Budget(parameters=self.max_params)

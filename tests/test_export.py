@@ -1,0 +1,198 @@
+"""Exports compute what the model computes, from the table's own columns where they are numbers."""
+
+from __future__ import annotations
+
+import io
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pandas as pd
+import pytest
+import torch
+from safetensors.torch import load_file
+from sklearn.datasets import load_diabetes, load_iris
+from torch import Tensor, nn
+
+import awn
+from awn.errors import ArgumentError, MissingExtraError
+from awn.export import onnx_bytes, program_bytes
+from awn.export.check import ExportError, check_same
+from awn.tabular import exporting
+from awn.tabular.estimators import AdaptiveClassifier, AdaptiveRegressor
+from awn.tabular.exporting import export_model
+from awn.tabular.folder import save_estimator
+
+FEW: dict[str, Any] = {"units": 12, "epochs": 3, "lr": 0.01, "random_state": 0}
+
+
+def iris() -> tuple[pd.DataFrame, pd.Series]:
+    """With missing values, and a column of truth values and one of large numbers, as moments are."""
+    X, y = load_iris(return_X_y=True, as_frame=True)
+    X["wide"] = X["sepal width (cm)"] > 3
+    X["moment"] = 1.7e9 + 10 * X["petal length (cm)"]
+    X.iloc[::7, 2] = np.nan
+    return X, y
+
+
+def diabetes() -> tuple[pd.DataFrame, pd.Series]:
+    X, y = load_diabetes(return_X_y=True, as_frame=True)
+    X.iloc[::7, 2] = np.nan
+    return X, y
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, Any, pd.DataFrame]]:
+    """Saved models by name, each with its estimator and rows to predict."""
+    made = {}
+    for name, make, (X, y) in (
+        ("classifier", AdaptiveClassifier, iris()),
+        ("regressor", AdaptiveRegressor, diabetes()),
+        ("mixed", AdaptiveClassifier, (iris()[0].assign(shop=["north", "south", "east"] * 50), iris()[1])),
+    ):
+        estimator = make(**FEW, batch_norm=name == "regressor").fit(X, y)
+        folder = tmp_path_factory.mktemp(name)
+        save_estimator(estimator, folder)
+        made[name] = (folder, estimator, X)
+    return made
+
+
+def expected(estimator: Any, X: pd.DataFrame) -> np.ndarray:
+    if isinstance(estimator, AdaptiveClassifier):
+        return estimator.predict_proba(X)
+    return np.asarray(estimator.predict(X)[:, None])
+
+
+@pytest.mark.parametrize("name", ["classifier", "regressor"])
+def test_onnx_takes_the_tables_own_columns_missing_values_too(name: str, models: Any, tmp_path: Path) -> None:
+    folder, estimator, X = models[name]
+    said = export_model(folder, tmp_path / "model.onnx", "onnx")
+    assert "the table's columns as float64" in said
+    session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
+    for rows in (X, X.head(1), X.assign(**{X.columns[2]: np.nan})):
+        out = session.run(None, {"input": rows.to_numpy(np.float64)})[0]
+        assert out == pytest.approx(expected(estimator, rows), rel=1e-4, abs=1e-4)
+
+
+def test_a_mixed_table_is_exported_from_its_encoded_columns(models: Any, tmp_path: Path) -> None:
+    folder, estimator, X = models["mixed"]
+    said = export_model(folder, tmp_path / "model.onnx", "onnx")
+    assert "the encoded columns as float32" in said
+    assert "the probabilities of ['0', '1', '2']" in said
+    session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
+    out = session.run(None, {"input": estimator.encode(X)})[0]
+    assert out == pytest.approx(expected(estimator, X), abs=1e-5)
+
+
+def test_torch_export_needs_no_awn(models: Any, tmp_path: Path) -> None:
+    folder, estimator, X = models["regressor"]
+    export_model(folder, tmp_path / "model.pt2", "torch")
+    program = torch.export.load(tmp_path / "model.pt2").module()
+    for rows in (X, X.head(1)):
+        out = program(torch.tensor(rows.to_numpy(np.float64))).numpy()
+        assert out == pytest.approx(expected(estimator, rows), rel=1e-4)
+
+
+def test_safetensors_has_the_plain_weights(models: Any, tmp_path: Path) -> None:
+    folder, estimator, X = models["classifier"]
+    export_model(folder, tmp_path / "model.safetensors", "safetensors")
+    plain = estimator.to_torch()
+    for weight in plain.parameters():
+        nn.init.zeros_(weight)
+    plain.load_state_dict(load_file(tmp_path / "model.safetensors"))
+    out = plain(torch.from_numpy(estimator.encode(X))).softmax(1).detach().numpy()
+    assert out == pytest.approx(estimator.predict_proba(X), abs=1e-5)
+
+
+def test_what_cannot_be_written_is_refused(models: Any, tmp_path: Path) -> None:
+    folder = models["classifier"][0]
+    with pytest.raises(ArgumentError, match=r"one of onnx, torch, safetensors; got 'pickle'"):
+        export_model(folder, tmp_path / "model", "pickle")
+    with pytest.raises(ArgumentError, match="is a folder"):
+        export_model(folder, tmp_path, "onnx")
+    assert not list(tmp_path.iterdir())
+
+
+# A wrong export
+
+
+def test_an_onnx_file_that_computes_something_else_is_refused(
+    models: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = onnx_bytes(exporting.TableNetwork(models["mixed"][1]), torch.randn(3, 10))
+    wrong = exporting.TableNetwork(models["classifier"][1])
+    with torch.no_grad():
+        wrong.network[0].bias += 0.5
+    content = onnx_bytes(wrong, wrong.example_rows(4))
+    old = tmp_path / "model.onnx"
+    old.write_bytes(b"the old one")
+    for bad in (content, other):
+        monkeypatch.setattr("awn.export.onnx._export", lambda module, example, bad=bad: bad)
+        with pytest.raises(ExportError, match="Nothing was written"):
+            export_model(models["classifier"][0], old, "onnx")
+        assert old.read_bytes() == b"the old one"
+
+
+def test_a_wrong_way_from_columns_to_inputs_is_refused(
+    models: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The check is against the estimator, so an encoding that differs from its own is noticed."""
+    monkeypatch.setattr(exporting.TableNetwork, "_encode", lambda self, x: torch.zeros(len(x), self.width))
+    monkeypatch.setattr(exporting.TableNetwork, "width", len(models["regressor"][1].preprocessor_.feature_names), False)
+    with pytest.raises(ExportError, match="computes something else"):
+        export_model(models["regressor"][0], tmp_path / "model.onnx", "onnx")
+    assert not list(tmp_path.iterdir())
+
+
+class Doubled(nn.Module):
+    """Computes something else when it is exported."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return 2 * x if torch.compiler.is_exporting() else x
+
+
+@pytest.mark.parametrize("make", [onnx_bytes, program_bytes])
+def test_a_module_that_changes_in_the_export_is_refused(make: Any) -> None:
+    with pytest.raises(ExportError, match="computes something else than the model"):
+        make(Doubled(), torch.randn(4, 2))
+
+
+class Branching(nn.Module):
+    """Python looks at its values, which no export can hold."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x if float(x.sum()) > 0 else -x
+
+
+@pytest.mark.parametrize("make", [onnx_bytes, program_bytes])
+def test_a_module_that_cannot_be_exported_is_refused(make: Any) -> None:
+    with pytest.raises(ExportError, match="cannot export"):
+        make(Branching(), torch.randn(4, 2))
+
+
+def test_the_check_sees_shapes_and_numbers_that_are_none() -> None:
+    good = torch.ones(3, 2)
+    check_same(good + 1e-6, good, "file", 1e-4)
+    for bad in (good + 1e-3, torch.ones(3), torch.ones(2, 2), good * torch.nan):
+        with pytest.raises(ExportError, match="the file"):
+            check_same(bad, good, "file", 1e-4)
+    with pytest.raises(ExportError, match="finite"):
+        check_same(good * torch.nan, good * torch.nan, "file", 1e-4)
+
+
+def test_the_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    with pytest.raises(MissingExtraError, match=r'pip install "awn\[onnx\]"'):
+        onnx_bytes(nn.Linear(2, 2), torch.randn(4, 2))
+
+
+def test_any_finalized_model_can_be_exported() -> None:
+    plain = awn.finalize(awn.AdaptiveMLP(3, 2, hidden_layers=2, batch_norm=True)).eval()
+    rows = torch.randn(5, 3)
+    session = onnxruntime.InferenceSession(onnx_bytes(plain, torch.randn(4, 3)))
+    program = torch.export.load(io.BytesIO(program_bytes(plain, torch.randn(4, 3)))).module()
+    with torch.no_grad():
+        assert session.run(None, {"input": rows.numpy()})[0] == pytest.approx(plain(rows).numpy(), abs=1e-5)
+        assert torch.allclose(program(rows), plain(rows), atol=1e-6)
