@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
+import torch
 import typer
 
 from awn.cli.config import read_config
 from awn.cli.display import LiveDisplay, PlainDisplay
 from awn.cli.folders import run_folder
 from awn.cli.output import err, out, print_json, print_table, say
+
+if TYPE_CHECKING:
+    from awn.tabular.fitting import TableFit
 
 Quiet = Annotated[bool, typer.Option("--quiet", help="Say nothing but errors and results.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")]
@@ -30,6 +34,7 @@ def fit(
     max_params: Annotated[int | None, typer.Option(help="Most parameters the network may have.")] = None,
     config: Annotated[Path | None, typer.Option(help="A JSON or TOML file of the estimator's options.")] = None,
     compare: Annotated[bool, typer.Option(help="Also train an ordinary network of the learned widths.")] = True,
+    threads: Annotated[int, typer.Option(help="Threads of torch; small networks are fastest with one.", min=1)] = 1,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was stopped.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a model that is there.")] = False,
     quiet: Quiet = False,
@@ -41,6 +46,7 @@ def fit(
     """
     from awn.tabular.fitting import fit_table
 
+    torch.set_num_threads(threads)
     folder = run_folder(out_folder, table, resume=resume, overwrite=overwrite)
     named = {"hidden_layers": hidden_layers, "epochs": epochs, "max_units": max_units, "max_params": max_params}
     options = {**read_config(config), **{name: value for name, value in named.items() if value is not None}}
@@ -70,6 +76,11 @@ def fit(
         return
     for note in result.notes:
         say(note, quiet=quiet)
+    print_result(result)
+
+
+def print_result(result: TableFit) -> None:
+    """The scores, the widths, and where everything is."""
     names = {"adaptive": "learned width", "fixed": "the same width, fixed", "baseline": "most frequent class or mean"}
     rows = [(names[name], f"{score:.4f}") for name, score in result.scores.items()]
     print_table(f"{result.score_name} on {result.rows['test']:,} rows held out", ["network", result.score_name], rows)
