@@ -1,6 +1,6 @@
 """Which scale, which start of biases and of new units train best on SpiralHard and Spiral.
 
-Biases start from U(±1/√inputs), torch's own way, or from zero.
+Biases of the first units start from U(±1/√inputs), torch's own way, or from zero; those of new units from the former.
 
 Run: python benchmarks/initial_weights.py            (about half an hour on one core)
 Writes results/initial_weights.json, a row a run; docs/decisions.md reads it.
@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import json
+import statistics
 import time
 from pathlib import Path
 from typing import Any
@@ -28,7 +30,11 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=100)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--out", type=Path, default=Path("results/initial_weights.json"))
+    parser.add_argument("--show", action="store_true", help="print the table of a finished file")
     options = parser.parse_args()
+    if options.show:
+        show(json.loads(options.out.read_text())["runs"])
+        return
     torch.set_num_threads(1)
     made_by, rows = provenance(epochs=options.epochs, seeds=options.seeds), []
     cases = itertools.product(
@@ -79,6 +85,25 @@ def train(data: str, scale: Any, bias: str, new_units: Any, seed: int, epochs: i
         "epochs_to_99.5%_validation": reached,
         "seconds": round(time.perf_counter() - started, 1),
     }
+
+
+def show(runs: list[dict[str, Any]]) -> None:
+    """A Markdown table: accuracies with the worst seed, runs that reached 99.5 %, and the width."""
+    print("| scale | biases | new units | SpiralHard (worst) | reached | total width | Spiral (worst) |")
+    print("|---|---|---|---|---|---|---|")
+    for case in dict.fromkeys((run["scale"], run["bias"], run["new_units"]) for run in runs):
+        hard, easy = (
+            [run for run in runs if (run["scale"], run["bias"], run["new_units"], run["data"]) == (*case, data)]
+            for data in ("SpiralHard", "Spiral")
+        )
+        reached = sum(run["epochs_to_99.5%_validation"] is not None for run in hard)
+        width = statistics.mean(run["total_width"] for run in hard)
+        print(f"| {' | '.join(case)} | {_accuracies(hard)} | {reached} | {width:.0f} | {_accuracies(easy)} |")
+
+
+def _accuracies(runs: list[dict[str, Any]]) -> str:
+    tested = [run["test_accuracy"] for run in runs]
+    return f"{statistics.mean(tested):.1%} ({min(tested):.1%})"
 
 
 def accuracy(model: nn.Module, samples: Any) -> float:
