@@ -21,6 +21,7 @@ PACKAGE = Path(awn.__file__).parent
 CORE = [
     "_version",
     "errors",
+    "names",
     "importance",
     "axis",
     "width",
@@ -139,7 +140,7 @@ def test_the_core_does_not_import_packages() -> None:
         if name in CORE:
             assert {other.split(".")[0] for other in needed} <= set(CORE), name
     # The estimators are imported when they are first used; what `import awn` loads is tested below.
-    assert imports_of(PACKAGE / "__init__.py", "") - {"tabular", "tabular.estimators"} <= set(CORE)
+    assert imports_of(PACKAGE / "__init__.py", "") - {"convert", "tabular", "tabular.estimators"} <= set(CORE)
 
 
 @pytest.mark.parametrize(("name", "path"), modules().items(), ids=modules())

@@ -7,6 +7,7 @@ from awn._version import __version__
 from awn.axis import Axis
 from awn.budget import Budget
 from awn.checkpoint import load, resume_run_, save, save_run
+from awn.convert import adapt_
 from awn.errors import AwnError
 from awn.finalize import finalize
 from awn.groups import WidthGroup, connect_, count_parameters, find_groups
@@ -42,6 +43,7 @@ __all__ = [
     "WidthGroup",
     "__version__",
     "activation_magnitudes",
+    "adapt_",
     "compress",
     "connect_",
     "count_parameters",

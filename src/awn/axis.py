@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -20,7 +21,7 @@ class Axis:
     A producer's axis makes the units (a weight's rows, a bias, a batch norm's vectors); a consumer's
     reads them (the next weight's columns), `repeat` entries a unit: more than one after a flatten.
     New units are drawn at random, unless `fill` says which constant they start from.
-    `size_name` is the module's own record of the size, kept true: `out_features`, `num_features`, …
+    `size_name` is the module's own record of the size, or several, kept true: `out_features`, `num_features`, …
     """
 
     module: nn.Module
@@ -29,7 +30,7 @@ class Axis:
     role: Role
     repeat: int = 1
     fill: float | None = None
-    size_name: str | None = None
+    size_name: str | Sequence[str] | None = None
 
     def __post_init__(self) -> None:
         if self.role not in get_args(Role):
@@ -44,6 +45,11 @@ class Axis:
 
     def __str__(self) -> str:
         return f"{type(self.module).__name__}.{self.name}"
+
+    @property
+    def size_names(self) -> Sequence[str]:
+        """The attributes of the module that record the size."""
+        return (self.size_name,) if isinstance(self.size_name, str) else self.size_name or ()
 
     @property
     def holder(self) -> nn.Module:

@@ -103,9 +103,8 @@ def connect_(width: Width, axes: Sequence[Axis]) -> None:
     >>> [(group.name, group.width.units) for group in widths]
     [('0', 20)]
     """
-    producers = [axis for axis in axes if axis.role == "producer"]
-    consumers = [axis for axis in axes if axis.role == "consumer"]
-    _check_connection(width, producers, consumers)
+    check_connection(width, axes)
+    producers, consumers = _by_role(axes)
     width.axes = (*producers, *consumers)
     producers[0].module.register_module(WIDTH_NAME, width)
     with torch.no_grad():
@@ -116,7 +115,13 @@ def connect_(width: Width, axes: Sequence[Axis]) -> None:
         gate_(width, axis)
 
 
-def _check_connection(width: Width, producers: Sequence[Axis], consumers: Sequence[Axis]) -> None:
+def _by_role(axes: Sequence[Axis]) -> tuple[list[Axis], list[Axis]]:
+    return [axis for axis in axes if axis.role == "producer"], [axis for axis in axes if axis.role == "consumer"]
+
+
+def check_connection(width: Width, axes: Sequence[Axis]) -> None:
+    """Refuse what `connect_` cannot do, with nothing changed."""
+    producers, consumers = _by_role(axes)
     if width.axes:
         raise ArgumentError("this width is connected already; connect all its axes at once, or make another width.")
     if not producers or not consumers:
@@ -166,8 +171,8 @@ def consumed_by(layer: nn.Linear, repeat: int = 1) -> list[Axis]:
     return [Axis(layer, "weight", 1, "consumer", repeat=repeat, size_name="in_features")]
 
 
-def normalised_by(norm: nn.modules.batchnorm._BatchNorm) -> list[Axis]:
-    """The axes of a batch norm over units: a new unit is left as it is."""
+def normalised_by(norm: nn.modules.batchnorm._NormBase) -> list[Axis]:
+    """The axes of a batch norm over units, or of an instance norm: a new unit is left as it is."""
     starts = {"weight": 1.0, "bias": 0.0, "running_mean": 0.0, "running_var": 1.0}
     return [
         Axis(norm, name, 0, "producer", fill=start, size_name="num_features")

@@ -179,8 +179,8 @@ def _commit_(
         for _, axis in axes:
             if tensor in prepared.new:
                 setattr(axis.holder, axis.stored_name, prepared.new[tensor])
-            if axis.size_name is not None:
-                setattr(axis.module, axis.size_name, axis.tensor.shape[axis.dim])
+            for name in axis.size_names:
+                setattr(axis.module, name, axis.tensor.shape[axis.dim])
     for optimizer, states in zip(optimizers, prepared.states, strict=True):
         _rewire_(optimizer, prepared.new, states)
 

@@ -13,7 +13,8 @@ import numpy as np
 import pandas as pd
 
 from awn.errors import ArgumentError, TableError
-from awn.tabular.names import check_names, listed, near
+from awn.names import listed, near
+from awn.tabular.names import check_names
 from awn.tabular.values import (
     BOOLEAN_PAIRS,
     MISSING_WORDS,

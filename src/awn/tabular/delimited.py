@@ -15,7 +15,8 @@ import numpy as np
 import pandas as pd
 
 from awn.errors import TableError
-from awn.tabular.names import check_names, listed
+from awn.names import listed
+from awn.tabular.names import check_names
 from awn.tabular.values import parse_numbers
 
 DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}

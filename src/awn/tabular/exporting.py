@@ -13,9 +13,9 @@ from awn.errors import ArgumentError
 from awn.export import onnx_bytes, program_bytes
 from awn.export.check import check_same
 from awn.files import tensor_file, write_files
+from awn.names import listed
 from awn.tabular.estimators import AdaptiveClassifier
 from awn.tabular.folder import Estimator, load_estimator, read_about
-from awn.tabular.names import listed
 from awn.tabular.preprocess import NumericPieces
 
 Form = Literal["onnx", "torch", "safetensors"]

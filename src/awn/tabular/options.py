@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from awn.errors import ArgumentError
+from awn.names import near
 from awn.tabular.estimators import AdaptiveClassifier, AdaptiveRegressor
-from awn.tabular.names import near
 
 _ELSEWHERE = {
     "callbacks": "it is code",

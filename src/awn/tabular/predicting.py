@@ -10,9 +10,9 @@ import pandas as pd
 
 from awn.errors import ArgumentError, TableError
 from awn.groups import count_parameters
+from awn.names import listed
 from awn.tabular.estimators import AdaptiveClassifier
 from awn.tabular.folder import Estimator, load_estimator, read_about, save_estimator
-from awn.tabular.names import listed
 from awn.tabular.table import read_table, split_target
 from awn.tabular.values import numbers, words
 

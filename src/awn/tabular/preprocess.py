@@ -12,9 +12,10 @@ import numpy.typing as npt
 import pandas as pd
 
 from awn.errors import ArgumentError, CheckpointError, TableError
+from awn.names import listed, near
 from awn.tabular.columns import Column, Kind, decide_columns
 from awn.tabular.dates import Calendar
-from awn.tabular.names import check_names, listed, near
+from awn.tabular.names import check_names
 from awn.tabular.onehot import OneHot
 from awn.tabular.scaling import CLIP, Scaling
 from awn.tabular.values import Floats, booleans, dates, numbers

@@ -17,8 +17,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from awn.errors import TableError
+from awn.names import listed
 from awn.tabular.delimited import read_delimited
-from awn.tabular.names import check_names, listed
+from awn.tabular.names import check_names
 from awn.tabular.target import Task, guess_task, split_target
 
 __all__ = ["Task", "guess_task", "read_table", "split_target"]

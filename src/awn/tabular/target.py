@@ -9,7 +9,8 @@ import pandas as pd
 from pandas.api import types
 
 from awn.errors import ArgumentError, TableError
-from awn.tabular.names import check_names, listed, near
+from awn.names import listed, near
+from awn.tabular.names import check_names
 from awn.tabular.values import (
     Floats,
     is_plain_boolean,

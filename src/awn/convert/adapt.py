@@ -1,0 +1,241 @@
+"""adapt_: give the hidden layers of any PyTorch model a learned width, in place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor, nn
+from torch.nn.utils import parametrize
+
+from awn.axis import Axis
+from awn.convert.hidden import Hidden, Refusal
+from awn.convert.layers import has_numbers
+from awn.convert.patterns import Patterns, as_list, check_patterns, explicit_groups, matches
+from awn.convert.preserve import preserve_, rescale_
+from awn.convert.report import Adapted, Report, Skipped
+from awn.convert.trace import find_hidden
+from awn.errors import ArgumentError, AwnError
+from awn.groups import WIDTH_NAME, WidthGroup, check_connection, connect_, find_groups
+from awn.importance import Exponential, Importance
+from awn.state import follow_state_dicts_
+from awn.surgery import set_units_
+from awn.width import NewUnits, Width
+
+
+def adapt_(
+    model: nn.Module,
+    *,
+    include: Patterns | None = None,
+    exclude: Patterns = (),
+    groups: Iterable[tuple[Patterns, Patterns]] = (),
+    importance: Importance | type[Importance] | None = None,
+    quantile: float = 0.9,
+    preserve: bool = False,
+    example_input: Any = None,
+    min_units: int = 1,
+    max_units: int | None = None,
+    block: int = 32,
+    new_units: NewUnits = "zero",
+) -> Report:
+    """Make a model's hidden layers adaptive, in place, before its optimizer is built; says what was done.
+
+    Hidden layers are found by the patterns of `groups`, by rules for known modules, and by tracing the forward; tracing
+    sees through reshapes better with an `example_input`: a tensor, a tuple of arguments, or a dict of named ones.
+    `include` and `exclude` choose among what is found, by patterns of the layers' names.
+
+    Every layer starts at the width that it has, with the exponential importance, or another class of it. An instance,
+    such as `awn.Exponential.for_units(64)`, sets the width that all start from.
+
+    A fresh model keeps its own start, rescaled for the importance. For a trained one, `preserve=True` keeps its
+    function: units are sorted by how much they count, and what reads them is divided by the importance.
+
+    >>> import awn
+    >>> model = nn.Sequential(nn.Linear(4, 64), nn.ReLU(), nn.Linear(64, 3))
+    >>> print(awn.adapt_(model))
+    layer  units  made by  read by
+    0         64  0        2
+    fixed  why
+    2      it is an output of Sequential
+    >>> awn.widths(model)
+    {'0': 64}
+    """
+    _check_model(model)
+    _check_importance(importance, preserve)
+    named = explicit_groups(model, groups)
+    paths = {module: path for path, module in model.named_modules()}
+    chosen, skipped = _choose(model, named, find_hidden(model, example_input), paths, include, exclude)
+    _check_found(model, [*named, *chosen], skipped)
+    limits = {"min_units": min_units, "max_units": max_units, "block": block, "new_units": new_units}
+    plans = [_plan(hidden, importance, quantile, limits) for hidden in [*named, *chosen]]
+    _connect_all_(model, plans, importance)
+    for group in find_groups(model):
+        (preserve_ if preserve else rescale_)(group)
+    follow_state_dicts_(model)
+    return _report(model, skipped)
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """A width that is ready to be connected."""
+
+    width: Width
+    axes: list[Axis]
+
+
+def _check_model(model: nn.Module) -> None:
+    if not isinstance(model, nn.Module):
+        raise ArgumentError(f"adapt_ takes a torch.nn.Module, got {type(model).__name__}.")
+    if isinstance(model, nn.parallel.DistributedDataParallel | nn.DataParallel):
+        raise ArgumentError(f"adapt the model inside, and wrap it in {type(model).__name__} afterwards.")
+    adaptive = find_groups(model)
+    if adaptive:
+        raise ArgumentError(
+            f"the model is adaptive already: {adaptive[0].name!r} has a learned width of "
+            f"{adaptive[0].width.units} units. Call adapt_ once, on the whole model."
+        )
+
+
+def _check_importance(importance: Any, preserve: bool) -> None:
+    of_class = isinstance(importance, type) and issubclass(importance, Importance)
+    if not (importance is None or of_class or isinstance(importance, Importance)):
+        raise ArgumentError(f"importance must be a family such as awn.Exponential, got {importance!r}.")
+    if preserve and isinstance(importance, Importance):
+        raise ArgumentError(
+            f"preserve=True keeps every layer's width, and {importance} brings one of its own. "
+            f"Pass the class: importance=awn.{type(importance).__name__}."
+        )
+
+
+def _check_found(model: nn.Module, found: Sequence[Hidden], skipped: Sequence[Skipped]) -> None:
+    if found:
+        return
+    why = "\n".join(f"  {one.name}: {one.reason}" for one in skipped)
+    raise ArgumentError(
+        f"{type(model).__name__} has no hidden layer whose width can be learned."
+        + (f" What it has:\n{why}" if why else " It has no layer that reads what another one makes.")
+    )
+
+
+def _choose(
+    model: nn.Module,
+    named: Sequence[Hidden],
+    found: Iterable[Hidden | Refusal],
+    paths: dict[nn.Module, str],
+    include: Patterns | None,
+    exclude: Patterns,
+) -> tuple[list[Hidden], list[Skipped]]:
+    """What of all that was found is to be adapted, and what is not."""
+    ties = _tied(model)
+    by_user = {layer for hidden in named for layer in hidden.producers}
+    usable: dict[str, Hidden] = {}
+    refused: dict[str, str] = {}
+    for one in found:
+        layer = one.layer if isinstance(one, Refusal) else one.producers[0]
+        if layer in by_user:
+            continue
+        reason = one.reason if isinstance(one, Refusal) else _why_not(one, ties)
+        if reason is not None:
+            refused[paths[layer]] = reason
+        else:
+            assert isinstance(one, Hidden)
+            usable[paths[layer]] = one
+    for hidden in named:
+        reason = _why_not(hidden, ties)
+        if reason is not None:
+            raise ArgumentError(f"groups names {paths[hidden.producers[0]]!r}, but {reason}.")
+    included, excluded = None if include is None else as_list(include), as_list(exclude)
+    check_patterns("include", included or (), list(usable), refused)
+    check_patterns("exclude", excluded, list(usable), {})
+    chosen = []
+    for name, hidden in usable.items():
+        if included is not None and not matches(name, included):
+            refused[name] = "include does not name it"
+        elif matches(name, excluded):
+            refused[name] = "exclude names it"
+        else:
+            chosen.append(hidden)
+    return chosen, [Skipped(name, reason) for name, reason in refused.items()]
+
+
+def _tied(model: nn.Module) -> dict[Tensor, list[str]]:
+    """The parameters that stand in more than one place of a model."""
+    names: dict[Tensor, list[str]] = {}
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        names.setdefault(parameter, []).append(name)
+    slots: dict[Tensor, set[int]] = {}
+    for module in model.modules():
+        for own in module.parameters(recurse=False):
+            slots.setdefault(own, set()).add(id(module))
+    return {parameter: names[parameter] for parameter, holders in slots.items() if len(holders) > 1}
+
+
+def _why_not(hidden: Hidden, ties: dict[Tensor, list[str]]) -> str | None:
+    """Why a hidden axis that was found cannot have a learned width after all; None if it can."""
+    layers = (*hidden.producers, *hidden.consumers)
+    if not all(has_numbers(layer) for layer in layers):
+        return "it is lazy, and has no weights before the model's first forward. Run one, then call adapt_"
+    for layer in layers:
+        for parameter in layer.parameters(recurse=False):
+            if parameter in ties:
+                return f"a weight is tied: {' is '.join(ties[parameter])}. Untie it, or leave the width fixed"
+    try:
+        check_connection(_width_of(hidden.units), hidden.axes())
+    except AwnError as error:
+        return str(error).rstrip(".")
+    return None
+
+
+def _width_of(units: int) -> Width:
+    return Width(Exponential.for_units(units), block=1)
+
+
+def _plan(
+    hidden: Hidden, importance: Importance | type[Importance] | None, quantile: float, limits: dict[str, Any]
+) -> _Plan:
+    axes, units = hidden.axes(), hidden.units
+    like = axes[0].tensor
+    if isinstance(importance, Importance):
+        family = importance
+    else:
+        family = (importance or Exponential).for_units(units, quantile, scale="unit")
+    width = Width(family, quantile=quantile, gain=hidden.gain, device=like.device, dtype=like.dtype, **limits)
+    width.set_units(units, units)  # as the tensors are: no slot is inert yet
+    return _Plan(width, axes)
+
+
+def _connect_all_(model: nn.Module, plans: Sequence[_Plan], importance: Importance | type[Importance] | None) -> None:
+    """Connect every width; after a failure the model is as it was."""
+    connected: list[_Plan] = []
+    try:
+        for plan in plans:
+            connect_(plan.width, plan.axes)
+            connected.append(plan)
+        if isinstance(importance, Importance):
+            wanted = {group.name: group.width.settle(group.width.log_nu.item())[0] for group in find_groups(model)}
+            set_units_(model, wanted, None)
+    except BaseException:
+        for plan in reversed(connected):
+            _disconnect_(plan)
+        raise
+
+
+def _disconnect_(plan: _Plan) -> None:
+    for axis in plan.axes:
+        if axis.role == "consumer" and parametrize.is_parametrized(axis.module, axis.name):
+            parametrize.remove_parametrizations(axis.module, axis.name, leave_parametrized=False)
+    delattr(plan.axes[0].module, WIDTH_NAME)
+
+
+def _report(model: nn.Module, skipped: Sequence[Skipped]) -> Report:
+    paths = {module: path for path, module in model.named_modules()}
+
+    def layers(group: WidthGroup, role: str) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(paths[axis.module] for axis in group.axes if axis.role == role))
+
+    adapted = [
+        Adapted(group.name, group.width.units, layers(group, "producer"), layers(group, "consumer"))
+        for group in find_groups(model)
+    ]
+    return Report(tuple(adapted), tuple(skipped))

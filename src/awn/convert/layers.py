@@ -1,0 +1,129 @@
+"""The layers that awn knows: which dimension of their tensors are their outputs, and which their inputs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from awn.axis import Axis
+from awn.errors import ArgumentError
+from awn.groups import normalised_by
+
+# Batch norms and instance norms: both act on each unit alone.
+Norm = nn.modules.batchnorm._NormBase
+
+
+@dataclass(frozen=True)
+class Kind:
+    """How a kind of layer lays out its weight, and where the units lie in an activation, counted from the end."""
+
+    out_dim: int
+    in_dim: int
+    out_name: str
+    in_name: str
+    unit_dim: int
+
+
+_CHANNELS = ("out_channels", "in_channels")
+_KINDS: dict[str, Kind] = {
+    "Linear": Kind(0, 1, "out_features", "in_features", -1),
+    "Conv1d": Kind(0, 1, *_CHANNELS, -2),
+    "Conv2d": Kind(0, 1, *_CHANNELS, -3),
+    "Conv3d": Kind(0, 1, *_CHANNELS, -4),
+    "ConvTranspose1d": Kind(1, 0, *_CHANNELS, -2),
+    "ConvTranspose2d": Kind(1, 0, *_CHANNELS, -3),
+    "ConvTranspose3d": Kind(1, 0, *_CHANNELS, -4),
+}
+# Hugging Face's linear layer of GPT-2, known by its name so that the library need not be there.
+_HF_CONV1D = Kind(1, 0, "nf", "nx", -1)
+
+
+def kind_of(layer: nn.Module) -> Kind | None:
+    """How a layer lays out its weight; None if it is none that makes units from a weighted sum of its inputs.
+
+    The class must be one of torch's own, or Hugging Face's Conv1D, and no subclass, which may use its weight otherwise.
+
+    >>> kind_of(nn.Conv2d(3, 8, 3))
+    Kind(out_dim=0, in_dim=1, out_name='out_channels', in_name='in_channels', unit_dim=-3)
+    """
+    name, home = type(layer).__name__, type(layer).__module__
+    if name == "Conv1D" and home.startswith("transformers."):
+        return _HF_CONV1D
+    return _KINDS.get(name) if home in ("torch.nn.modules.linear", "torch.nn.modules.conv") else None
+
+
+def is_depthwise(layer: nn.Module) -> bool:
+    """Whether a convolution makes each channel from the one channel before it."""
+    groups = getattr(layer, "groups", 1)
+    return groups > 1 and groups == layer.in_channels == layer.out_channels
+
+
+def units_made_by(layer: nn.Module) -> int:
+    """The number of units that a layer makes, or passes on one by one.
+
+    >>> units_made_by(nn.Linear(2, 16)), units_made_by(nn.BatchNorm1d(16))
+    (16, 16)
+    """
+    kind = kind_of(layer)
+    name = kind.out_name if kind else "num_parameters" if isinstance(layer, nn.PReLU) else "num_features"
+    units = getattr(layer, name, None)
+    if not isinstance(units, int):
+        raise ArgumentError(f"{type(layer).__name__} is not a layer whose outputs awn knows as units.")
+    return units
+
+
+def inputs_of(layer: nn.Module) -> int:
+    """The number of entries that a layer reads.
+
+    >>> inputs_of(nn.Linear(2, 16))
+    2
+    """
+    kind, weight = kind_of(layer), layer.weight
+    if kind is None or not isinstance(weight, Tensor):
+        raise ArgumentError(f"{type(layer).__name__} is not a layer whose inputs awn knows as units.")
+    return weight.shape[kind.in_dim]
+
+
+def output_axes(layer: nn.Module) -> list[Axis]:
+    """The axes of a layer's outputs: those of a layer that makes units, or of one that acts on each alone.
+
+    >>> [str(axis) for axis in output_axes(nn.Conv2d(3, 8, 3))]
+    ['Conv2d.weight', 'Conv2d.bias']
+    """
+    if isinstance(layer, Norm):
+        return normalised_by(layer)
+    if isinstance(layer, nn.PReLU):
+        return [Axis(layer, "weight", 0, "producer", fill=0.25, size_name="num_parameters")]
+    kind = kind_of(layer)
+    if kind is None:
+        raise ArgumentError(f"{type(layer).__name__} is not a layer whose outputs awn knows as units.")
+    sizes: str | tuple[str, ...] = kind.out_name
+    if is_depthwise(layer):
+        sizes = (kind.out_name, kind.in_name, "groups")
+    out_dim = 0 if is_depthwise(layer) else kind.out_dim
+    axes = [Axis(layer, "weight", out_dim, "producer", size_name=sizes)]
+    return axes if layer.bias is None else [*axes, Axis(layer, "bias", 0, "producer")]
+
+
+def input_axes(layer: nn.Module, units: int) -> list[Axis]:
+    """The axis of a layer's inputs, which are an equal number of entries for each of `units` units.
+
+    >>> input_axes(nn.Linear(8 * 49, 10), units=8)[0].repeat
+    49
+    """
+    size, kind = inputs_of(layer), kind_of(layer)
+    assert kind is not None
+    if size % units:
+        raise ArgumentError(
+            f"a {type(layer).__name__} of {size} inputs cannot read {units} units, the same number of entries of each."
+        )
+    # Older versions of Hugging Face's Conv1D do not record the number of their inputs.
+    recorded = kind.in_name if hasattr(layer, kind.in_name) else None
+    return [Axis(layer, "weight", kind.in_dim, "consumer", repeat=size // units, size_name=recorded)]
+
+
+def has_numbers(layer: nn.Module) -> bool:
+    """Whether a layer's tensors exist: those of a lazy layer do not before its first forward."""
+    return not any(isinstance(p, torch.nn.parameter.UninitializedParameter) for p in layer.parameters())

@@ -1,0 +1,85 @@
+"""Which operations act on each unit alone, by the names that torch gives them as functions and as methods."""
+
+from __future__ import annotations
+
+from torch import nn
+
+_ACTIVATIONS = """
+    relu relu_ relu6 gelu silu mish elu elu_ celu selu leaky_relu leaky_relu_ hardswish softplus
+"""
+# Their slope is about 1 on both sides of 0: a gain of 1 in Kaiming+.
+_LIKE_TANH = "sigmoid sigmoid_ tanh tanh_ softsign hardtanh hardtanh_ hardsigmoid"
+_ENTRY_BY_ENTRY = """
+    logsigmoid tanhshrink softshrink hardshrink threshold
+    dropout dropout_ dropout1d dropout2d dropout3d alpha_dropout feature_alpha_dropout
+    abs neg exp log log1p sqrt rsqrt square pow sin cos erf clamp clamp_ clamp_min clamp_max clip round floor ceil sign
+    reciprocal contiguous clone detach to float double half bfloat16 type type_as
+    add add_ iadd sub sub_ isub mul mul_ imul div div_ truediv itruediv maximum minimum masked_fill addcmul lerp
+    zeros_like ones_like
+"""
+ACTIVATIONS = frozenset(_ACTIVATIONS.split())
+LIKE_TANH = frozenset(_LIKE_TANH.split())
+# Of one activation, or of several entry by entry.
+UNIT_WISE = frozenset(_ENTRY_BY_ENTRY.split()) | ACTIVATIONS | LIKE_TANH
+
+# What they give is no activation: a size, a type, a device.
+_SIZES = "size dim numel len shape dtype device ndim is_floating_point _assert"
+NO_TENSOR = frozenset(_SIZES.split())
+
+REDUCTIONS = frozenset(["mean", "sum", "amax", "amin", "std", "var", "norm"])
+
+UNIT_WISE_MODULES: tuple[type[nn.Module], ...] = (
+    nn.Identity,
+    nn.ReLU,
+    nn.ReLU6,
+    nn.GELU,
+    nn.SiLU,
+    nn.Mish,
+    nn.ELU,
+    nn.CELU,
+    nn.SELU,
+    nn.LeakyReLU,
+    nn.RReLU,
+    nn.Hardtanh,
+    nn.Hardswish,
+    nn.Hardsigmoid,
+    nn.Sigmoid,
+    nn.Tanh,
+    nn.Softplus,
+    nn.Softsign,
+    nn.LogSigmoid,
+    nn.Tanhshrink,
+    nn.Softshrink,
+    nn.Hardshrink,
+    nn.Threshold,
+    nn.modules.dropout._DropoutNd,
+)
+
+# By how many of the last dimensions a module mixes.
+SPATIAL_MODULES: dict[type[nn.Module], int] = {
+    **dict.fromkeys((nn.MaxPool1d, nn.AvgPool1d, nn.AdaptiveAvgPool1d, nn.AdaptiveMaxPool1d, nn.LPPool1d), 1),
+    **dict.fromkeys((nn.MaxPool2d, nn.AvgPool2d, nn.AdaptiveAvgPool2d, nn.AdaptiveMaxPool2d, nn.LPPool2d), 2),
+    **dict.fromkeys((nn.MaxPool3d, nn.AvgPool3d, nn.AdaptiveAvgPool3d, nn.AdaptiveMaxPool3d), 3),
+    **dict.fromkeys((nn.ZeroPad1d, nn.ReflectionPad1d, nn.ReplicationPad1d, nn.ConstantPad1d), 1),
+    **dict.fromkeys((nn.ZeroPad2d, nn.ReflectionPad2d, nn.ReplicationPad2d, nn.ConstantPad2d), 2),
+    **dict.fromkeys((nn.UpsamplingNearest2d, nn.UpsamplingBilinear2d), 2),
+}
+SPATIAL_FUNCTIONS: dict[str, int] = {
+    f"{kind}_pool{dims}d": dims for dims in (1, 2, 3) for kind in ("max", "avg", "adaptive_avg", "adaptive_max", "lp")
+}
+
+_LEAVE = "leave the layer's width fixed"
+_BATCH_NORM = f"Use a batch norm there, or {_LEAVE}"
+# What mixes units, with what to do about it.
+MIXING: dict[str, str] = {
+    **dict.fromkeys(("LayerNorm", "layer_norm", "RMSNorm", "rms_norm"), f"normalises over all units. {_BATCH_NORM}"),
+    **dict.fromkeys(("GroupNorm", "group_norm"), f"normalises units in groups. {_BATCH_NORM}"),
+    **dict.fromkeys(("Softmax", "softmax", "log_softmax"), f"divides by a sum over all units: {_LEAVE}"),
+    **dict.fromkeys(("cat", "concat"), "lays its units beside others. Read each part by a layer of its own, and add"),
+    **dict.fromkeys(("chunk", "split"), "takes its units apart by their places. Make the parts by layers of their own"),
+    "getitem": "picks entries by their places. Give example_input, so that it is known which, or leave the width fixed",
+    **dict.fromkeys(("matmul", "bmm", "einsum"), f"multiplies units with each other: {_LEAVE}"),
+    **dict.fromkeys(
+        ("scaled_dot_product_attention", "MultiheadAttention"), "mixes units: the width of attention is not learned"
+    ),
+}

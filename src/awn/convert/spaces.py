@@ -1,0 +1,94 @@
+"""Spaces: sets of units that tracing finds, joined where two of them turn out to be the same units."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from torch import nn
+
+from awn.convert.hidden import Hidden, Refusal
+from awn.convert.layers import is_depthwise, kind_of
+
+
+class Space:
+    """Units, the layers that make them, act on them one by one, and read them; and why their number cannot change."""
+
+    def __init__(self, units: int) -> None:
+        self.units = units
+        self.makers: list[nn.Module] = []
+        self.readers: list[nn.Module] = []
+        self.gain = math.sqrt(2)
+        self.reason: str | None = None
+        self._joined_to: Space | None = None
+
+    @property
+    def root(self) -> Space:
+        """The space that this one has become a part of, or itself."""
+        space = self
+        while space._joined_to is not None:
+            space = space._joined_to
+        return space
+
+    def fix(self, reason: str) -> None:
+        """The number of units must stay as it is; the first reason is kept."""
+        self.root.reason = self.root.reason or reason
+
+    def join(self, other: Space, where: str) -> Space:
+        """These units and the other's are the same, unit by unit.
+
+        >>> conv, shortcut = Space(16), Space(16)
+        >>> shortcut.fix("it is the output")
+        >>> conv.join(shortcut, "add").root.reason
+        'it is the output'
+        """
+        one, two = self.root, other.root
+        if one is two:
+            return one
+        if one.units != two.units:
+            for space, by in ((one, two), (two, one)):
+                space.fix(f"{where} joins its {space.units} units with {by.units} others, so they are not the same")
+            return one
+        one.makers += two.makers
+        one.readers += two.readers
+        one.reason = one.reason or two.reason
+        two._joined_to = one
+        return one
+
+    def found(self, order: Mapping[nn.Module, int]) -> Hidden | Refusal | None:
+        """What came of it: a hidden axis, a layer whose width stays fixed, or nothing if no layer makes the units.
+
+        `order` is the place of each module in the model: the first that makes units gives them their name.
+        """
+        makers = sorted(self.makers, key=order.__getitem__)
+        weighted = [layer for layer in makers if kind_of(layer) and not is_depthwise(layer)]
+        if not weighted:
+            return None
+        if self.reason is None and not self.readers:
+            self.fix("no layer reads its units")
+        if self.reason is not None:
+            return Refusal(weighted[0], self.reason)
+        return Hidden(tuple(dict.fromkeys([weighted[0], *makers])), tuple(dict.fromkeys(self.readers)), self.gain)
+
+
+@dataclass(frozen=True)
+class Units:
+    """An activation that carries units along dimension `dim`, counted from the end.
+
+    `flat`: the dimension holds an equal number of entries for each unit, after a flatten. `rank` is the number
+    of dimensions, if it is known.
+    """
+
+    space: Space
+    dim: int
+    rank: int | None = None
+    flat: bool = False
+
+
+@dataclass(frozen=True)
+class Other:
+    """An activation whose width nobody learns: the input, or what an unknown operation made."""
+
+    what: str
+    shape: tuple[int, ...] | None = None
