@@ -129,7 +129,7 @@ def test_an_onnx_file_that_computes_something_else_is_refused(
     old = tmp_path / "model.onnx"
     old.write_bytes(b"the old one")
     for bad in (content, other):
-        monkeypatch.setattr("awn.export.onnx._export", lambda module, example, bad=bad: bad)
+        monkeypatch.setattr("awn.export.onnx_file._export", lambda module, call, any_rows, bad=bad: bad)
         with pytest.raises(ExportError, match="Nothing was written"):
             export_model(models["classifier"][0], old, "onnx")
         assert old.read_bytes() == b"the old one"

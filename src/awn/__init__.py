@@ -2,7 +2,7 @@
 
 import typing as _typing
 
-from awn import likelihood
+from awn import likelihood, nn
 from awn._version import __version__
 from awn.axis import Axis
 from awn.budget import Budget
@@ -52,6 +52,7 @@ __all__ = [
     "likelihood",
     "load",
     "load_state_dict_",
+    "nn",
     "objective",
     "param_groups",
     "remove_units",

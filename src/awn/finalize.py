@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import copy
+import math
 
 from torch import nn
 
 from awn.gate import remove_gate_
 from awn.groups import WIDTH_NAME, require_groups
+from awn.importance import check_units
 from awn.mlp import AdaptiveMLP
 from awn.state import ignore_state_dicts_
 from awn.surgery import set_units_
 
 
-def finalize(model: nn.Module) -> nn.Module:
+def finalize(model: nn.Module, *, round_to: int = 1) -> nn.Module:
     """A plain copy: exact shapes, the importance folded into the weights, nothing of awn left in it.
 
     An `AdaptiveMLP` becomes an `nn.Sequential`, inside another module too; any other module keeps its class.
+    `round_to=8` rounds each width up to a multiple of 8, which hardware likes, with units that count for nothing.
 
     >>> import awn
     >>> awn.finalize(awn.AdaptiveMLP(2, 2, importance=awn.Exponential.for_units(10)))
@@ -26,10 +29,12 @@ def finalize(model: nn.Module) -> nn.Module:
       (2): Linear(in_features=10, out_features=2, bias=True)
     )
     """
+    check_units("round_to", round_to)
     plain = copy.deepcopy(model)
     groups = require_groups(plain)
     present = {group.name: group.width.units for group in groups}
-    set_units_(plain, present, None, capacities=present)
+    sizes = {name: math.ceil(units / round_to) * round_to for name, units in present.items()}
+    set_units_(plain, present, None, capacities=sizes)
     for group in groups:
         for axis in group.consumers:
             remove_gate_(axis)

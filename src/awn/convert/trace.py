@@ -13,6 +13,7 @@ from torch import Tensor, fx, nn
 from awn.convert.flow import Flow, Shape
 from awn.convert.hidden import Hidden, Refusal
 from awn.convert.rules import apply_rules
+from awn.example import as_call
 
 # Models of these libraries are known by rules; their forwards are not meant to be traced.
 _NOT_TRACED = ("transformers.", "torch_geometric.")
@@ -119,12 +120,8 @@ def _record_calls(model: nn.Module, example_input: Any) -> dict[nn.Module, tuple
         undo.enter_context(_untouched(model))
         for module in model.modules():
             undo.callback(module.register_forward_pre_hook(record, with_kwargs=True).remove)
-        if isinstance(example_input, Mapping):
-            model(**example_input)
-        elif isinstance(example_input, tuple | list):
-            model(*example_input)
-        else:
-            model(example_input)
+        given, named = as_call(example_input)
+        model(*given, **named)
     return calls
 
 

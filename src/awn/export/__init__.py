@@ -1,6 +1,6 @@
 """Exports: models for use without awn, each checked against the original before it is written."""
 
-from awn.export.onnx import onnx_bytes
-from awn.export.program import program_bytes
+from awn.export.onnx_file import onnx, onnx_bytes
+from awn.export.program_file import program, program_bytes
 
-__all__ = ["onnx_bytes", "program_bytes"]
+__all__ = ["onnx", "onnx_bytes", "program", "program_bytes"]

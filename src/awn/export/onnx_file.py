@@ -1,0 +1,97 @@
+"""ONNX: a model as a file for onnxruntime and others."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from awn.errors import MissingExtraError
+from awn.export.call import Call, plain_copy
+from awn.export.check import ExportError, check_same
+from awn.files import write_files
+
+
+def onnx(
+    model: nn.Module,
+    path: str | Path,
+    example_input: Any,
+    *,
+    any_rows: bool = True,
+    round_to: int = 1,
+    tolerance: float = 1e-4,
+) -> None:
+    """Write a model, adaptive or plain, as an ONNX file, once onnxruntime has computed the same with it.
+
+    `example_input` is a tensor, a tuple of arguments, or a dict of named ones. With `any_rows` the first dimension of
+    each may have any size later. `round_to=8` rounds widths up to sizes that hardware likes.
+
+    >>> import awn, onnxruntime, tempfile
+    >>> path = Path(tempfile.mkdtemp(), "model.onnx")
+    >>> awn.export.onnx(awn.AdaptiveMLP(2, 3), path, torch.randn(4, 2))
+    >>> onnxruntime.InferenceSession(path).run(None, {"input": torch.zeros(7, 2).numpy()})[0].shape
+    (7, 3)
+    """
+    plain = plain_copy(model, round_to)
+    write_files({Path(path): onnx_bytes(plain, example_input, any_rows=any_rows, tolerance=tolerance)})
+
+
+def onnx_bytes(module: nn.Module, example_input: Any, *, any_rows: bool = True, tolerance: float = 1e-4) -> bytes:
+    """The content of an ONNX file, checked with onnxruntime on the example and on other numbers of rows.
+
+    >>> import awn, onnxruntime
+    >>> plain = awn.finalize(awn.AdaptiveMLP(2, 3)).eval()
+    >>> session = onnxruntime.InferenceSession(onnx_bytes(plain, torch.randn(4, 2)))
+    >>> session.run(None, {"input": torch.zeros(7, 2).numpy()})[0].shape
+    (7, 3)
+    """
+    try:
+        import onnxruntime
+        import onnxscript  # noqa: F401  what torch's exporter needs
+    except ImportError:
+        raise MissingExtraError('exporting to ONNX needs onnxruntime and onnxscript: pip install "awn[onnx]"') from None
+    call = Call.of(example_input)
+    content = _export(module, call, any_rows)
+    for one in [call, *(call.other_rows() if any_rows else [])]:
+        try:
+            session = onnxruntime.InferenceSession(content)
+            inputs = [given.name for given in session.get_inputs()]
+            rows = {name: tensor.numpy() for name, tensor in zip(one.names(), one.tensors(), strict=True)}
+            results = session.run(None, {name: rows[name] for name in inputs})
+        except Exception as error:
+            raise ExportError(f"onnxruntime cannot run the ONNX file: {error} Nothing was written.") from error
+        for got, expected in zip(results, one.outputs(module), strict=True):
+            check_same(torch.from_numpy(got), expected, "ONNX file", tolerance)
+    return content
+
+
+def _export(module: nn.Module, call: Call, any_rows: bool) -> bytes:
+    log = logging.getLogger("torch.onnx")
+    level = log.level
+    outputs = len(call.outputs(module.eval()))
+    with warnings.catch_warnings():
+        # What torch's exporter has to say about itself.
+        warnings.simplefilter("ignore")
+        log.setLevel(logging.ERROR)
+        try:
+            program = torch.onnx.export(
+                module.eval(),
+                call.args,
+                kwargs=call.kwargs or None,
+                input_names=call.names(),
+                output_names=["output"] if outputs == 1 else [f"output_{place}" for place in range(outputs)],
+                dynamic_shapes=call.dynamic_shapes() if any_rows else None,
+                dynamo=True,
+                verbose=False,
+            )
+        except Exception as error:
+            raise ExportError(f"torch cannot export this model to ONNX: {error}") from error
+        finally:
+            log.setLevel(level)
+    assert program is not None
+    content: bytes = program.model_proto.SerializeToString()
+    return content
