@@ -1,5 +1,6 @@
 """awn: neural networks that learn the width of their layers while they train."""
 
+import importlib as _importlib
 import typing as _typing
 
 from awn import likelihood, nn
@@ -68,10 +69,14 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> _typing.Any:
-    """The estimators, which need scikit-learn, are imported when they are first used."""
-    if name in ("AdaptiveClassifier", "AdaptiveRegressor"):
-        from awn.tabular import estimators
+# Imported when they are first used: most need more than torch.
+_PARTS = ("bench", "convert", "distributed", "export", "huggingface", "lightning", "paper", "tabular", "training")
 
-        return getattr(estimators, name)
+
+def __getattr__(name: str) -> _typing.Any:
+    """The estimators, which need scikit-learn, and the parts `awn.export`, `awn.training`, …, when first used."""
+    if name in ("AdaptiveClassifier", "AdaptiveRegressor"):
+        return getattr(_importlib.import_module("awn.tabular.estimators"), name)
+    if name in _PARTS:
+        return _importlib.import_module(f"awn.{name}")
     raise AttributeError(f"module 'awn' has no attribute {name!r}")
