@@ -30,7 +30,7 @@ def fit(
     test_size: Annotated[float, typer.Option(help="Share of the rows to hold out and judge by.")] = 0.2,
     seed: Annotated[int, typer.Option(help="Decides the split and the start.")] = 0,
     epochs: Annotated[int | None, typer.Option(help="At most this many passes over the rows.")] = None,
-    max_units: Annotated[int | None, typer.Option(help="Most units a layer may have.")] = None,
+    max_units: Annotated[int | None, typer.Option(help="Most units a layer may have. Default: 256.")] = None,
     max_params: Annotated[int | None, typer.Option(help="Most parameters the network may have.")] = None,
     config: Annotated[Path | None, typer.Option(help="A JSON or TOML file of the estimator's options.")] = None,
     compare: Annotated[bool, typer.Option(help="Also train an ordinary network of the learned widths.")] = True,

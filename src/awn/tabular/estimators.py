@@ -37,9 +37,9 @@ class AdaptiveClassifier(ClassifierMixin, NetworkEstimator):  # type: ignore[mis
     ['hidden.0', 'hidden.1']
 
     `hidden_layers`, `activation`, `units` (to start from), `scale`, `quantile`, `max_units`, `dropout` and `batch_norm`
-    shape the network; `max_params` caps its size; `weight_scale` is the prior's σ_θ. `fixed_widths` trains an ordinary
-    network of those widths instead, to compare with. A share `validation_fraction` of the rows is held back to stop
-    early by. DataFrames may have numbers, categories, booleans, dates and missing values.
+    shape the network; a layer grows to `max_units`, or to twice `units` if that is not given; `max_params` caps its size;
+    `weight_scale` is the prior's σ_θ. `fixed_widths` trains an ordinary network of those widths instead, to compare
+    with. A share `validation_fraction` of the rows is held back to stop early by. DataFrames may have numbers, categories, booleans, dates and missing values.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class AdaptiveClassifier(ClassifierMixin, NetworkEstimator):  # type: ignore[mis
         quantile: float = 0.9,
         max_units: int | None = None,
         max_params: int | None = None,
-        weight_scale: float | None = 1.0,
+        weight_scale: float | None = 0.5,
         dropout: float = 0.0,
         batch_norm: bool = False,
         lr: float = 0.01,
@@ -204,7 +204,7 @@ class AdaptiveRegressor(RegressorMixin, NetworkEstimator):  # type: ignore[misc]
         quantile: float = 0.9,
         max_units: int | None = None,
         max_params: int | None = None,
-        weight_scale: float | None = 1.0,
+        weight_scale: float | None = 0.5,
         dropout: float = 0.0,
         batch_norm: bool = False,
         lr: float = 0.01,

@@ -206,7 +206,7 @@ class NetworkEstimator(BaseEstimator):  # type: ignore[misc]
                 activation=self.activation,
                 importance=Exponential.for_units(self.units, self.quantile, scale=self.scale),
                 quantile=self.quantile,
-                max_units=self.max_units,
+                max_units=2 * self.units if self.max_units is None else self.max_units,
                 dropout=self.dropout,
                 batch_norm=self.batch_norm,
                 generator=torch.Generator().manual_seed(seed),

@@ -1,0 +1,37 @@
+"""The paper's recurrent network on permuted MNIST: two perceptrons of learned width make each new state.
+
+    AWN_DATA=folder python examples/adapt_rnn.py [--steps 500] [--results results/adapt/adapt_rnn.json]
+
+Each image, its pixels in one random order, is read as 28 steps of 28 pixels, so that the example takes minutes.
+"""
+
+from __future__ import annotations
+
+from awn.paper.data import load
+from torch import Tensor, nn
+
+import awn
+from training import compare, options_of
+
+
+class Reader(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        start = awn.Exponential.for_units(128, scale="unit")
+        self.rnn = awn.nn.AdaptiveRNN(28, 64, batch_first=True, importance=start)
+        self.head = nn.Linear(64, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        _, state = self.rnn(x.reshape(len(x), 28, 28))
+        return self.head(state[0])
+
+
+def main() -> None:
+    options = options_of(__doc__, steps=500)
+    images = load("PMNIST")
+    assert images.test is not None
+    compare("RNN on permuted MNIST", Reader, (images.train, images.test), options)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,161 @@
+"""What the examples of `adapt_` have in common: the same steps for a fixed model and for an adaptive one.
+
+python examples/training.py results/adapt       prints the table of the results that the examples wrote
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+import awn
+from awn.files import json_file, write_files
+from awn.provenance import provenance
+from awn.training.run import Data
+
+console = Console()
+Loss = Callable[[nn.Module, Data], Tensor]
+
+
+def options_of(text: str | None, steps: int) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--steps", type=int, default=steps)
+    parser.add_argument("--rows", type=int, help="train and test on this many rows at most")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--results", type=Path, help="write the row of the table to this file")
+    torch.set_num_threads(1)
+    return parser.parse_args()
+
+
+def classification(model: nn.Module, batch: Data) -> Tensor:
+    return F.cross_entropy(model(batch.x), batch.y)
+
+
+def train(
+    model: nn.Module,
+    data: Data,
+    *,
+    steps: int,
+    seed: int,
+    loss_of: Loss = classification,
+    batch_size: int = 128,
+    lr: float = 1e-3,
+    budget: awn.Budget | None = None,
+    title: str = "training",
+) -> None:
+    """An ordinary loop; what is different for an adaptive model stands in the three lines with a comment."""
+    adaptive = bool(awn.find_groups(model))
+    # ν has a learning rate of its own: there is one for a whole layer, and the run is short.
+    optimizer = torch.optim.Adam(awn.param_groups(model, lr=lr, width_lr=10 * lr))  # 1
+    shuffling = torch.Generator().manual_seed(seed)
+    model.train()
+    for _ in track(range(steps), title, console=console):
+        rows = torch.randint(len(data.y), (batch_size,), generator=shuffling)
+        loss = loss_of(model, data.rows(rows))
+        if adaptive:
+            loss = awn.objective(loss, model, n_samples=len(data.y), budget=budget).total  # 2
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        if adaptive:
+            awn.resize_(model, optimizer)  # 3
+    model.eval()
+
+
+@torch.no_grad()
+def mean_loss(model: nn.Module, data: Data, loss_of: Loss = classification, batch_size: int = 512) -> float:
+    parts = torch.arange(len(data.y)).split(batch_size)
+    return sum(loss_of(model, data.rows(rows)).item() * len(rows) for rows in parts) / len(data.y)
+
+
+@torch.no_grad()
+def accuracy(model: nn.Module, data: Data, batch_size: int = 512) -> float:
+    right = [
+        (model(x).argmax(1) == y).sum() for x, y in zip(data.x.split(batch_size), data.y.split(batch_size), strict=True)
+    ]
+    return int(torch.stack(right).sum()) / len(data.y)
+
+
+def compare(
+    name: str,
+    make: Callable[[], nn.Module],
+    data: tuple[Data, Data],
+    options: argparse.Namespace,
+    *,
+    score: Callable[[nn.Module, Data], float] = accuracy,
+    metric: str = "accuracy",
+    **training: Any,
+) -> nn.Module:
+    """Train a fixed model, and an adaptive one from the same start; returns the adaptive one."""
+    train_data, test_data = (part.rows(torch.arange(len(part.y))[: options.rows]) for part in data)
+    torch.manual_seed(options.seed)
+    adaptive = make()
+    if awn.find_groups(adaptive):
+        fixed = awn.finalize(adaptive)
+    else:
+        fixed = copy.deepcopy(adaptive)
+        console.print(str(awn.adapt_(adaptive)), highlight=False)
+    before = awn.widths(adaptive)
+    for model, title in ((fixed, "fixed"), (adaptive, "adaptive")):
+        train(model, train_data, steps=options.steps, seed=options.seed, title=f"{name}, {title}", **training)
+    row = {
+        "model": name,
+        "steps": options.steps,
+        "metric": metric,
+        "fixed": score(fixed, test_data),
+        "adaptive": score(adaptive, test_data),
+        "before": before,
+        "after": awn.widths(adaptive),
+        "parameters_fixed": sum(parameter.numel() for parameter in fixed.parameters()),
+        "parameters_adaptive": awn.count_parameters(adaptive),
+    }
+    write(row, options)
+    return adaptive
+
+
+def write(row: dict[str, Any], options: argparse.Namespace) -> None:
+    """Show a row, and keep it if asked to."""
+    console.print(table([row]))
+    if options.results:
+        made_by = provenance(seed=options.seed, steps=options.steps, rows=options.rows)
+        write_files({options.results: json_file({"from": made_by, "row": row})})
+        console.print(f"Written: {options.results}", highlight=False)
+
+
+def table(rows: list[dict[str, Any]]) -> Table:
+    shown = Table("model", "layers", "units before → after", "parameters", "score, fixed", "score, adaptive")
+    for row in rows:
+        shown.add_row(*cells(row))
+    return shown
+
+
+def cells(row: dict[str, Any]) -> list[str]:
+    units = [sum(row[when].values()) for when in ("before", "after")]
+    parameters = [f"{row[f'parameters_{kind}']:,}" for kind in ("fixed", "adaptive")]
+    scores = [f"{row[kind]:.4f}" for kind in ("fixed", "adaptive")]
+    return [
+        f"{row['model']}, {row['steps']} steps ({row['metric']})",
+        str(len(row["after"])),
+        f"{units[0]} → {units[1]}",
+        " → ".join(parameters),
+        *scores,
+    ]
+
+
+if __name__ == "__main__":
+    print("| model | layers | units before → after | parameters | score, fixed | score, adaptive |")
+    print("|---|---|---|---|---|---|")
+    for path in sorted(Path(sys.argv[1]).glob("adapt_*.json")):
+        print(f"| {' | '.join(cells(json.loads(path.read_text())['row']))} |")
