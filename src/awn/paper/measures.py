@@ -89,9 +89,7 @@ def _without(model: nn.Module, layer: WidthGroup, units: Iterable[int]) -> nn.Mo
     return remove_units(model, {layer.name: gone}) if gone else model
 
 
-def _weakest_removed(
-    model: nn.Module, groups: list[WidthGroup], strength: dict[str, Tensor], keep: float
-) -> nn.Module:
+def _weakest_removed(model: nn.Module, groups: list[WidthGroup], strength: dict[str, Tensor], keep: float) -> nn.Module:
     weakest = {
         group.name: strength[group.name].argsort()[: group.width.units - max(1, round(keep * group.width.units))]
         for group in groups

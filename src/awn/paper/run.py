@@ -89,7 +89,7 @@ def train(job: Job, scratch: Path | None = None, *, resume: bool = False) -> Rec
 
 
 def judged(model: nn.Module, data: Dataset, part: Data) -> dict[str, float]:
-    """The scores on a part: its loss and, for classes, the accuracy. `score` is the one to select by, more is better."""
+    """The scores on a part: its loss and, for classes, the accuracy. `score` is what to select by, more is better."""
     loss = loss_of(data)
     total = 0.0
     with torch.no_grad():
@@ -132,7 +132,7 @@ def loss_of(data: Dataset) -> Callable[[Tensor, Tensor, Tensor | None], Tensor]:
 def kept_epoch(history: History) -> int:
     """The epoch whose state is kept: the last of the best ones."""
     best = max(history.column("score"))
-    return max(row["epoch"] for row in history if row["score"] == best)
+    return max(int(row["epoch"]) for row in history if row["score"] == best)
 
 
 def _fit(model: nn.Module, data: Dataset, job: Job, scratch: Path | None, resume: bool) -> History:

@@ -77,7 +77,9 @@ class Settings:
         >>> [(settings.widths.units, settings.training.lr) for settings in grid]
         [(8, 0.1), (8, 0.01), (16, 0.1), (16, 0.01)]
         """
-        return tuple(self.change(**dict(zip(axes, values, strict=True))) for values in itertools.product(*axes.values()))
+        return tuple(
+            self.change(**dict(zip(axes, values, strict=True))) for values in itertools.product(*axes.values())
+        )
 
 
 def described(value: Any) -> Any:

@@ -29,14 +29,14 @@ Array = NDArray[np.float64]
 
 
 def load_pol() -> Dataset:
-    """Is the target, a share in per cent, below its mean?"""
+    """Whether the target, a share in per cent, is below its mean."""
     table = _numbers(POL, delimiter="\t", skiprows=1)
     target = table[:, -1]
     return _dataset("pol", table[:, :-1], target < target.mean())
 
 
 def load_credit() -> Dataset:
-    """Does a client fail to pay next month?"""
+    """Whether a client fails to pay next month."""
     table = _numbers(CREDIT, delimiter=",", skiprows=1)
     return _dataset("credit card", table[:, 1:-1], table[:, -1] == 1)  # the first column is a number of the row
 
@@ -59,8 +59,8 @@ def _dataset(name: str, features: Array, positive: NDArray[np.bool_]) -> Dataset
     """72 % / 8 % / 20 %, with features of mean 0 and deviation 1 over the training part."""
     y = torch.from_numpy(positive.astype(np.int64))
     x = torch.from_numpy(features)
-    train, validation, test = stratified(y, (0.72, 0.08, 0.2), seed=0)
-    mean, deviation = x[train].mean(0), x[train].std(0)
-    scaled = ((x - mean) / deviation.clamp(min=1e-12)).float()
-    parts = (Data(scaled[rows], y[rows]) for rows in (train, validation, test))
-    return Dataset(name, *parts, inputs=x.shape[1], outputs=2)
+    parts = stratified(y, (0.72, 0.08, 0.2), seed=0)
+    known = x[parts[0]]
+    scaled = ((x - known.mean(0)) / known.std(0).clamp(min=1e-12)).float()
+    train, validation, test = (Data(scaled[rows], y[rows]) for rows in parts)
+    return Dataset(name, train, validation, test, inputs=x.shape[1], outputs=2)

@@ -18,7 +18,7 @@ def build(network: Network, data: Dataset, widths: Widths) -> nn.Module:
 
     >>> import awn
     >>> from awn.paper.data import load
-    >>> awn.widths(build(MLP(layers=2), load("Spiral"), Learned()))
+    >>> awn.widths(build(MLP(layers=2), load("Spiral"), Learned(awn.Exponential(rate=0.01))))
     {'hidden1': 231, 'hidden2': 231}
     """
     model = network.build(data, widths)

@@ -12,7 +12,7 @@ from torch import nn
 
 from awn.axis import Axis
 from awn.groups import active_shape, axes_by_tensor, connect_, consumed_by, find_groups, normalised_by, produced_by
-from awn.importance import Exponential, Importance
+from awn.importance import Importance
 from awn.initialise import active_part, gain_of, kaiming_plus_
 from awn.mlp import make_activation
 from awn.prior import Anneal, Prior
@@ -33,7 +33,7 @@ class Fixed:
 class Learned:
     """Hidden layers that learn their width, as in the paper: f as it is, and new units drawn from N(0, 1)."""
 
-    importance: Importance = Exponential(rate=0.01)
+    importance: Importance
     quantile: float = 0.9
     max_units: int | None = None
     new_units: NewUnits = "normal"
@@ -87,8 +87,9 @@ def learn_widths_(model: nn.Module, learned: Learned) -> None:
     """Have every hidden layer of every perceptron inside a model learn its width.
 
     >>> import awn
-    >>> model = nn.Sequential(Perceptron(2, hidden_sizes(2, Learned()), 2, "relu6"))
-    >>> learn_widths_(model, Learned())
+    >>> learned = Learned(awn.Exponential(rate=0.01))
+    >>> model = nn.Sequential(Perceptron(2, hidden_sizes(2, learned), 2, "relu6"))
+    >>> learn_widths_(model, learned)
     >>> awn.widths(model)
     {'0.hidden1': 231, '0.hidden2': 231}
     """
