@@ -22,7 +22,7 @@ def picture(plot: Plot, format: Format = "svg") -> bytes:
     import matplotlib
 
     with matplotlib.rc_context({"svg.hashsalt": "awn", "svg.fonttype": "none", "font.size": 9}):
-        canvas = Canvas(figsize=(5.2, 3.2), layout="constrained")
+        canvas = Canvas(figsize=(5.2, 3.2))
         FigureCanvasAgg(canvas)
         axes: Any = canvas.add_subplot()
         for series in plot.series:
@@ -34,7 +34,9 @@ def picture(plot: Plot, format: Format = "svg") -> bytes:
         if len(plot.series) > 1:
             axes.legend(frameon=False, fontsize=8)
         file = io.BytesIO()
-        canvas.savefig(file, format=format, dpi=150, metadata={"Date": None} if format == "svg" else None)
+        canvas.savefig(
+            file, format=format, dpi=150, bbox_inches="tight", metadata={"Date": None} if format == "svg" else None
+        )
     return file.getvalue()
 
 

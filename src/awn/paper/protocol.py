@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from awn.errors import ArgumentError
@@ -44,11 +44,12 @@ class Case:
     """A row of a table: the best of a grid by its validation score, retrained with several seeds.
 
     With one entry there is nothing to select. Without seeds the grid itself is the result, as where the paper averages
-    over configurations.
+    over configurations. `seeds` is the number of final runs where it is another than the protocol's.
     """
 
     label: str
     grid: tuple[Settings, ...]
+    seeds: int | None = None
 
     @property
     def settings(self) -> Settings:
@@ -57,6 +58,7 @@ class Case:
 
     def stages(self, seeds: int) -> Stages:
         """Model selection, then the final runs."""
+        seeds = seeds if self.seeds is None else self.seeds
         selection: Sequence[Finished] = ()
         chosen = self.grid[0]
         if len(self.grid) > 1 or seeds == 0:
@@ -144,9 +146,10 @@ class Protocol:
 
     def with_seeds(self, seeds: int | None) -> Protocol:
         """Another number of final runs, and a word on it; a protocol without final runs has none to change."""
-        if seeds is None or self.seeds in (0, seeds):
+        if seeds is None or self.seeds == 0:
             return self
-        return Protocol(self.cases, seeds, f"{self.says} Final runs here: {seeds}.")
+        cases = tuple(replace(case, seeds=None) if isinstance(case, Case) else case for case in self.cases)
+        return Protocol(cases, seeds, f"{self.says} Final runs here: {seeds}.")
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from torch.optim import Optimizer as TorchOptimizer
 from awn.errors import NonFiniteError
 from awn.groups import count_parameters, find_groups
 from awn.likelihood import categorical
-from awn.paper.data import load
+from awn.paper.data import GIVEN_PARTS, load
 from awn.paper.data.dataset import Dataset
 from awn.paper.measures import AFTER, BEFORE, accuracy
 from awn.paper.models import Fixed, Learned, build
@@ -31,8 +31,6 @@ from awn.training import Callback, Data, FitOptions, History, Progress, fit
 
 Record = dict[str, Any]
 _EPOCHS_KEPT = 200  # of a history: a record is to be read and committed, not to be resumed from
-# Folds are the data's own, so nothing is drawn anew within them; nor are the parts of a corpus.
-_GIVEN_SPLITS = ("NCI1", "REDDIT-B", "Multi30k")
 
 
 @dataclass(frozen=True)
@@ -56,7 +54,7 @@ def train(job: Job, scratch: Path | None = None, *, resume: bool = False) -> Rec
     """
     settings = job.settings
     whole = load(settings.dataset, settings.fold)
-    data = whole if job.final else whole.for_selection(redraw=settings.dataset not in _GIVEN_SPLITS)
+    data = whole if job.final else whole.for_selection(redraw=settings.dataset not in GIVEN_PARTS)
     started = time.perf_counter()
     record: Record = {
         "settings": described(settings),
@@ -123,8 +121,7 @@ def loss_of(data: Dataset) -> Callable[[Tensor, Tensor, Tensor | None], Tensor]:
     padding = data.padding
 
     def of_tokens(logits: Tensor, target: Tensor, _: Tensor | None) -> Tensor:
-        # The network leaves out positions at which no sentence of the batch has a token.
-        return F.cross_entropy(logits.flatten(0, 1), target[:, : logits.shape[1]].flatten(), ignore_index=padding)
+        return F.cross_entropy(logits, target[target != padding])
 
     return of_tokens
 

@@ -1,4 +1,4 @@
-"""Where data sets lie: files under the folder AWN_DATA, checked by their hash."""
+"""Where data sets lie: files under the folders that AWN_DATA names, checked by their hash."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from awn.errors import DataError
 
 @dataclass(frozen=True)
 class Source:
-    """A file of a data set: its place under the data folder, its usual home, and the hash of its unpacked content.
+    """A file of a data set: its place under a data folder, its usual home, and the hash of its unpacked content.
 
     A `path` that ends in .gz may lie there unpacked, too.
     """
@@ -24,17 +24,8 @@ class Source:
 
     def read(self) -> bytes:
         """The unpacked content, checked."""
-        place = data_folder() / self.path
-        plain = place.with_suffix("") if place.suffix == ".gz" else place
-        if place.is_file():
-            content = gzip.decompress(place.read_bytes()) if place.suffix == ".gz" else place.read_bytes()
-        elif plain.is_file():
-            content = plain.read_bytes()
-        else:
-            raise DataError(
-                f"{place} is missing. Get it from {self.home}, and put it there; "
-                "the environment variable AWN_DATA names another data folder."
-            )
+        place = self.find()
+        content = gzip.decompress(place.read_bytes()) if place.suffix == ".gz" else place.read_bytes()
         found = hashlib.sha256(content).hexdigest()
         if self.sha256 is not None and found != self.sha256:
             raise DataError(
@@ -43,9 +34,21 @@ class Source:
             )
         return content
 
+    def find(self) -> Path:
+        """Where the file lies."""
+        names = [self.path, self.path.removesuffix(".gz")]
+        places = [folder / name for folder in data_folders() for name in names]
+        for place in places:
+            if place.is_file():
+                return place
+        raise DataError(
+            f"{places[0]} is missing. Get it from {self.home}, and put it there; "
+            "the environment variable AWN_DATA names another data folder, or several."
+        )
 
-def data_folder() -> Path:
-    """The folder of all data sets: AWN_DATA, or `awn` in the user's cache."""
-    if "AWN_DATA" in os.environ:
-        return Path(os.environ["AWN_DATA"])
-    return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "awn"
+
+def data_folders() -> list[Path]:
+    """The folders of data sets: those in AWN_DATA, as in PATH, or `awn` in the user's cache."""
+    named = [folder for folder in os.environ.get("AWN_DATA", "").split(os.pathsep) if folder]
+    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
+    return [Path(folder) for folder in named] or [cache / "awn"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from awn.paper.experiments.table1 import LEARNED
+from awn.paper.experiments.table1 import LEARNED, images
 from awn.paper.models import MLP, Fixed
 from awn.paper.protocol import AnyCase, Case, Experiment, Protocol, Searched
 from awn.paper.search import Proposer
@@ -52,7 +52,15 @@ SEARCH = Experiment(
     title="Searching for the width",
     says="Grid, random, local and Bayesian search (Optuna's grid, random and TPE samplers) over the width at a budget "
     "of five runs, and one adaptive run without a search.",
-    paper=Protocol((), seeds=10, says="ResNet-20 on the images, widths from 0 to 512; ten final runs."),
+    paper=Protocol(
+        tuple(
+            case
+            for name in PAPER
+            for case in searches(images(name), images(name).change(widths=Fixed(0)), WIDTHS["images"])
+        ),
+        seeds=10,
+        says="ResNet-20 on the images, widths from 0 to 512; ten final runs.",
+    ),
     small=Protocol(
         searches(_HARD, Settings("SpiralHard", _HARD.network, Fixed(8), _HARD.training), WIDTHS["points"]),
         seeds=3,

@@ -5,12 +5,16 @@ from __future__ import annotations
 from torch import nn
 
 from awn.paper.data.dataset import Dataset
+from awn.paper.models.gin import GIN
 from awn.paper.models.mlp import MLP
 from awn.paper.models.perceptron import Fixed, Learned, Widths, learn_widths_
+from awn.paper.models.resnet import ResNet20
+from awn.paper.models.rnn import RNN
+from awn.paper.models.transformer import Transformer
 
-Network = MLP
+Network = MLP | ResNet20 | RNN | GIN | Transformer
 
-__all__ = ["MLP", "Fixed", "Learned", "Network", "Widths", "build"]
+__all__ = ["GIN", "MLP", "RNN", "Fixed", "Learned", "Network", "ResNet20", "Transformer", "Widths", "build"]
 
 
 def build(network: Network, data: Dataset, widths: Widths) -> nn.Module:
