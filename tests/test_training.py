@@ -488,3 +488,26 @@ def test_batches_are_of_nearly_equal_size_and_hold_every_sample_once() -> None:
     fit(Look(2, 2), data, loss=awn.likelihood.categorical, options=replace(SHORT, epochs=1))
     assert sorted(map(len, seen)) == [13] * 5  # and not 16, 16, 16, 16, 1
     assert torch.equal(torch.cat(seen).sort(0).values, data.x.sort(0).values)
+
+
+@pytest.mark.parametrize(("ties", "kept"), [("first", 2), ("last", 4)])
+def test_of_equally_good_epochs_the_first_or_the_last_is_kept_and_patience_counts_from_the_first(ties, kept):
+    recorder = Recorder()
+    options = replace(SHORT, epochs=9, patience=3, ties=ties)
+    model = network()
+    history = train(
+        model, options, rings(seed=1), score=scores(0.1, 0.9, 0.5, 0.9, 0.2, 0.9, 0.9, 0.9, 0.9), callbacks=[recorder]
+    )
+    assert len(history) == 5
+    for name, value in recorder.states[kept - 1].items():
+        assert torch.equal(model.state_dict()[name], value), name
+
+
+def test_a_validation_loss_is_the_mean_over_all_rows_however_many():
+    many = rings(samples=2500, seed=2)
+    weighted = Data(many.x, many.y, torch.rand(2500, generator=torch.Generator().manual_seed(3)))
+    model = network()
+    history = train(model, replace(SHORT, epochs=1), weighted)
+    with torch.no_grad():
+        expected = awn.likelihood.categorical(model(weighted.x), weighted.y, weighted.weight)
+    assert history[0]["validation_loss"] == pytest.approx(expected.item(), rel=1e-5)

@@ -39,3 +39,7 @@ class MissingExtraError(AwnError, ImportError):
 
 class TableError(AwnError, ValueError):
     """A table that cannot be read, or a column of it that cannot be used."""
+
+
+class DataError(AwnError, OSError):
+    """A public data set that is missing, or whose file is not the one that is meant."""

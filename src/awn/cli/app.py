@@ -12,6 +12,7 @@ from awn._version import __version__
 from awn.cli.fit import fit
 from awn.cli.model import compress, export, inspect, predict, truncate
 from awn.cli.output import err
+from awn.cli.paper import paper
 from awn.cli.report import report
 from awn.errors import AwnError
 
@@ -23,6 +24,7 @@ app = typer.Typer(
 )
 for command in (fit, predict, inspect, truncate, compress, export, report):
     app.command()(command)
+app.add_typer(paper, name="paper")
 
 
 def _print_version(wanted: bool) -> None:

@@ -33,7 +33,7 @@ def write_report(path: Path | str, data: ReportData) -> None:
     figures: dict[str, Figure] = {}
     sections = run_sections(data, figures)
     steps = slider_steps(data) if "tradeoff" in figures else []
-    _write(path, data.title, cards(data.headline) if data.headline else "", sections, figures, steps)
+    write_page(path, data.title, cards(data.headline) if data.headline else "", sections, figures, steps)
 
 
 def write_comparison(path: Path | str, runs: Sequence[ReportData]) -> None:
@@ -42,17 +42,18 @@ def write_comparison(path: Path | str, runs: Sequence[ReportData]) -> None:
         raise ArgumentError("there is no run to compare: give at least one.")
     figures: dict[str, Figure] = {}
     sections = comparison_sections(runs, figures)
-    _write(path, f"Comparison of {len(runs)} runs" if len(runs) > 1 else runs[0].title, "", sections, figures, [])
+    write_page(path, f"Comparison of {len(runs)} runs" if len(runs) > 1 else runs[0].title, "", sections, figures)
 
 
-def _write(
+def write_page(
     path: Path | str,
     title: str,
     headline: str,
     sections: Sequence[Section],
     figures: dict[str, Figure],
-    steps: Sequence[dict[str, Any]],
+    steps: Sequence[dict[str, Any]] = (),
 ) -> None:
+    """Write sections, and the figures that they have places for, as one file. `steps` are those of a slider."""
     links = "".join(f'<li><a href="#{part.key}">{escape(part.heading)}</a></li>' for part in sections)
     page = fill(
         "page.html",
@@ -62,7 +63,7 @@ def _write(
         sections="\n".join(map(str, sections)),
         style=packaged("page.css"),
         program=packaged("page.js"),
-        content=_embedded({"figures": figures, "steps": steps}),
+        content=_embedded({"figures": figures, "steps": list(steps)}),
         plotly=_packed_plotly(),
     )
     write_files({Path(path): page.encode("utf-8", "replace")})

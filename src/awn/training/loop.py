@@ -27,6 +27,7 @@ Loss = Callable[[Tensor, Tensor, Tensor | None], Tensor]
 Score = Callable[[nn.Module, Data], float]
 
 _OPTIONS, _PRIOR = FitOptions(), Prior()
+_ROWS_AT_ONCE = 1024  # when a loss is only looked at: the outputs for a large set may not fit into memory
 
 
 def fit(
@@ -132,8 +133,12 @@ def _own_random_numbers(seed: int) -> Iterator[None]:
 
 def _minus_loss(loss: Loss) -> Score:
     def score(model: nn.Module, data: Data) -> float:
+        total = 0.0
         with torch.no_grad():
-            return -loss(model(data.x), data.y, data.weight).item()
+            for rows in torch.arange(len(data.y), device=data.x.device).split(_ROWS_AT_ONCE):
+                part = data.rows(rows)
+                total += len(rows) * loss(model(part.x), part.y, part.weight).item()
+        return -total / len(data.y)
 
     return score
 

@@ -11,6 +11,7 @@ from awn.importance import check_units
 
 Schedule = Literal["constant", "cosine", "plateau"]
 StopBy = Literal["score", "loss"]
+Ties = Literal["first", "last"]
 Precision = Literal["auto", "float32", "bfloat16"]
 
 
@@ -23,6 +24,8 @@ class FitOptions:
     "plateau" halves it after a quarter of the patience without a better score. `clip` is the largest norm of the
     gradient. `precision="auto"` uses bfloat16 where an accelerator has it. `resize_every`: steps between two resizes.
     `stop_by="loss"` keeps the epoch with the lowest validation loss, where "score" keeps the one with the best score.
+    `ties`: of equally good epochs the first is kept, or the last, whose layers have had more time to find their width;
+    patience counts from the first either way.
 
     >>> FitOptions(epochs=50, schedule="cosine").lr
     0.01
@@ -39,6 +42,7 @@ class FitOptions:
     precision: Precision = "auto"
     resize_every: int = 1
     stop_by: StopBy = "score"
+    ties: Ties = "first"
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -56,6 +60,7 @@ class FitOptions:
             ("schedule", get_args(Schedule)),
             ("precision", get_args(Precision)),
             ("stop_by", get_args(StopBy)),
+            ("ties", get_args(Ties)),
         ):
             if getattr(self, name) not in known:
                 raise ArgumentError(f"{name} must be one of {', '.join(known)}; got {getattr(self, name)!r}.")

@@ -65,7 +65,7 @@ class Run:
         self.scheduler = _make_scheduler(self.optimizer, options)
         self.shuffling = torch.Generator().manual_seed(options.seed)
         self.progress = Progress(model, self.optimizer, options, History())
-        self.best: dict[str, Any] = {"score": -math.inf, "epoch": 0, "state": None}
+        self.best: dict[str, Any] = {"score": -math.inf, "epoch": 0, "since": 0, "state": None}
         self._settings = {
             **dataclasses.asdict(options),
             **{name: repr(part) for name, part in objective.items()},
@@ -114,9 +114,8 @@ class Run:
         }
         progress.history.rows.append(row)
         if "score" in measured:
-            if merit > self.best["score"]:
-                self.best = {"score": merit, "epoch": row["epoch"], "state": copy.deepcopy(self.model.state_dict())}
-            if self.options.patience is not None and row["epoch"] - self.best["epoch"] >= self.options.patience:
+            self._keep_if_best(merit)
+            if self.options.patience is not None and row["epoch"] - self.best["since"] >= self.options.patience:
                 progress.stop = True
         if isinstance(self.scheduler, ReduceLROnPlateau):
             self.scheduler.step(merit)
@@ -125,6 +124,17 @@ class Run:
         if self.folder is not None:
             with (self.folder / "history.jsonl").open("ab") as file:
                 file.write(json_line(row))
+
+    def _keep_if_best(self, merit: float) -> None:
+        better = merit > self.best["score"]
+        if better or (merit == self.best["score"] and self.options.ties == "last"):
+            epoch = self.progress.epoch
+            self.best = {
+                "score": merit,
+                "epoch": epoch,
+                "since": epoch if better else self.best["since"],
+                "state": copy.deepcopy(self.model.state_dict()),
+            }
 
     def checkpoint(self, *, now: bool = False) -> None:
         """Write all that is needed to go on, every few seconds or now."""

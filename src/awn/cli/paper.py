@@ -1,0 +1,91 @@
+"""`awn paper`: the paper's experiments, listed, run and reported."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from awn.cli.fit import AsJson, Quiet
+from awn.cli.output import print_json, print_table, say
+
+paper = typer.Typer(help="Run the paper's experiments, and compare them with the paper.", no_args_is_help=True)
+
+Root = Annotated[Path, typer.Option(help="The folder of all results.")]
+_ROOT = Path("results/paper")
+
+
+@paper.command("list")
+def list_experiments(as_json: AsJson = False) -> None:
+    """List the experiments, with the runs that each profile needs at most."""
+    from awn.paper.experiments import EXPERIMENTS
+
+    experiments = [experiment for experiment, _ in EXPERIMENTS.values()]
+    if as_json:
+        print_json(
+            {e.name: {"title": e.title, "says": e.says, "datasets": list(e.small.datasets)} for e in experiments}
+        )
+        return
+    rows = [(e.name, e.title, ", ".join(e.small.datasets) or "–") for e in experiments]
+    print_table("experiments", ["name", "what", "data sets (small)"], rows)
+
+
+@paper.command("run")
+def run(
+    name: Annotated[str, typer.Argument(help="An experiment; `awn paper list` names them.")],
+    only: Annotated[str | None, typer.Option(help="One data set of it.")] = None,
+    profile: Annotated[
+        Literal["paper", "small"], typer.Option(help="The paper's protocol, or what two cores can do.")
+    ] = "small",
+    seeds: Annotated[int | None, typer.Option(help="Final runs of each case.", min=1)] = None,
+    workers: Annotated[int, typer.Option(help="Processes on this machine, of one thread each.", min=1)] = 1,
+    ray: Annotated[str | None, typer.Option(help="The address of a Ray cluster, or `local` to start one.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with runs that were stopped halfway.")] = False,
+    root: Root = _ROOT,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Run an experiment. Runs that are finished are never made again.
+
+    Example:  awn paper run table1 --only Spiral --workers 2
+    """
+    from awn.paper.experiments import find_experiment
+    from awn.paper.store import Store
+    from awn.paper.sweep import Sweep
+    from awn.paper.workers import local_workers, ray_workers
+
+    experiment = find_experiment(name)
+    protocol = experiment.protocol(profile)
+    if only is not None:
+        protocol = protocol.only(only)
+    protocol = protocol.with_seeds(seeds)
+    with ray_workers(ray) if ray else local_workers(workers) as crew:
+        sweep = Sweep(
+            experiment,
+            profile,
+            Store(root.resolve()),
+            crew,
+            scratch=Path("runs/paper").resolve(),
+            resume=resume,
+            tell=lambda sentence: say(sentence, quiet=quiet),
+        )
+        outcomes = sweep.run(protocol)
+    say(f"{len(outcomes)} cases, {sweep.made} runs made; the results are under {root / name}", quiet=quiet)
+    if as_json:
+        print_json({"experiment": name, "profile": profile, "cases": len(outcomes), "runs": sweep.made})
+
+
+@paper.command("report")
+def report(
+    root: Root = _ROOT,
+    document: Annotated[Path, typer.Option(help="The Markdown file to write.")] = Path("docs/paper.md"),
+    pictures: Annotated[Path, typer.Option(help="The folder of its pictures.")] = Path("docs/images/paper"),
+    page: Annotated[Path | None, typer.Option(help="The HTML page. Default: report.html among the results.")] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Write all tables and figures, ours beside the paper's, from the results that are there."""
+    from awn.paper.report import write_report
+
+    files = write_report(root, document, pictures, page or root / "report.html")
+    say(f"{len(files)} files: {document}, {page or root / 'report.html'}, pictures in {pictures}", quiet=quiet)

@@ -1,0 +1,46 @@
+"""Compression while training: a prior on the width that tightens."""
+
+from __future__ import annotations
+
+from awn.paper.experiments.table1 import LEARNED
+from awn.paper.models import MLP
+from awn.paper.protocol import Case, Experiment, Protocol
+from awn.paper.settings import Settings, Training
+from awn.paper.show import Plot, Results, Shown, Table, over_epochs, scores, width_and_score, width_curve, widths
+from awn.prior import Anneal
+
+_FREE = Settings("SpiralHard", MLP(layers=4, activation="relu6"), LEARNED, Training(3000)).change(weight_scale=None)
+
+
+def _cases(free: Settings, begin: int, finish: int) -> tuple[Case, ...]:
+    annealed = free.change(width_mean=0.05, width_scale=Anneal(1.0, 0.1, begin, finish))
+    return (Case("annealed", (annealed,)), Case("free", (free,)))
+
+
+def show(results: Results) -> list[Shown]:
+    """The width before the prior and after it, and what became of the accuracy."""
+    rows = []
+    groups = {label: results.final("SpiralHard", label) for label in ("annealed", "free")}
+    for label, runs in groups.items():
+        peak = f"{sum(max(width_curve(run)) for run in runs) / len(runs):.0f}" if runs else "–"
+        rows.append((label, peak, widths(runs), scores(runs), str(len(runs))))
+    shown: list[Shown] = [Table(("prior on λ", "largest width", "width in the end", "accuracy", "runs"), tuple(rows))]
+    shown += width_and_score("anneal", "a prior on the width that tightens", groups)
+    if groups["annealed"]:
+        term = over_epochs("annealed", groups["annealed"], lambda run: [-value for value in run["history"]["width"]])
+        shown.append(Plot("anneal-term", "The prior's term of the objective", "epoch", "log p(ν) / N", (term,)))
+    return shown
+
+
+ANNEAL = Experiment(
+    name="anneal",
+    title="Compression while training",
+    says="SpiralHard, ReLU6, no prior on the weights; from some epoch on a prior N(0.05, σ) on λ, with σ annealed "
+    "from 1 to 0.1. The paper: from about 800 units to about 300, with no loss of accuracy.",
+    paper=Protocol(_cases(_FREE, 1000, 2500), seeds=10, says="Annealed from epoch 1000 to 2500 of 3000; ten runs."),
+    small=Protocol(
+        _cases(_FREE.change(epochs=600), 200, 500),
+        seeds=2,
+        says="Annealed from epoch 200 to 500 of 600, a fifth of the paper's; two runs.",
+    ),
+)

@@ -1,0 +1,121 @@
+"""The report: every table and figure, ours beside the paper's, as Markdown with pictures and as one HTML page."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from awn.files import write_files
+from awn.paper.experiments import EXPERIMENTS, Show
+from awn.paper.pictures import interactive, picture
+from awn.paper.protocol import Experiment, Profile
+from awn.paper.show import Plot, Results, Shown, Table
+from awn.paper.store import Store
+from awn.report.figure import Figure
+from awn.report.markup import Section, items, plots, table
+from awn.report.markup import plot as place
+from awn.report.page import write_page
+
+_INTRODUCTION = """# The paper, reproduced
+
+Every table and figure of "Adaptive Width Neural Networks", ours beside the paper's. This page is written by `awn paper
+report` from the files under `results/paper`: a JSON file for every run, with its settings, seed, commit and history.
+
+    awn paper list                          # the experiments
+    awn paper run table1 --only Spiral      # on two cores; --profile paper is the paper's own protocol
+    awn paper report                        # this page, and results/paper/report.html
+
+Data sets are read from the folder that `AWN_DATA` names; a file that is missing is named together with its home.
+Mean (deviation) over runs. "Not run" means that nobody has run it yet.
+"""
+
+
+@dataclass(frozen=True)
+class Part:
+    """An experiment in one profile: what was run, by whom, and what is shown of it."""
+
+    experiment: Experiment
+    profile: Profile | None
+    says: str
+    origin: str
+    shown: Sequence[Shown]
+    words: str
+
+
+def write_report(root: Path, document: Path, pictures: Path, page: Path) -> list[Path]:
+    """Write the document, its pictures and the page; returns their paths.
+
+    Words on a result stand in `notes/<experiment>.md` under the root.
+    """
+    parts = [part for experiment, show in EXPERIMENTS.values() for part in _parts(Store(root), experiment, show)]
+    files: dict[Path, bytes] = {}
+    sections: list[Section] = []
+    figures: dict[str, Figure] = {}
+    text = [_INTRODUCTION]
+    for part in parts:
+        text.append(_markdown(part, document, pictures, files))
+        sections.append(_section(part, figures))
+    files[document] = "\n".join(text).encode()
+    write_files(files)
+    write_page(page, "The paper, reproduced", "", sections, figures)
+    return [*files, page]
+
+
+def _parts(store: Store, experiment: Experiment, show: Show) -> list[Part]:
+    note = store.root / "notes" / f"{experiment.name}.md"
+    words = note.read_text(encoding="utf-8").strip() if note.is_file() else ""
+    parts = []
+    profiles: tuple[Profile, ...] = ("paper", "small")
+    for profile in profiles:
+        outcomes = store.outcomes(experiment, profile)
+        if outcomes:
+            says = " ".join(dict.fromkeys(outcome["says"] for outcome in outcomes))
+            origin = "; ".join(dict.fromkeys(_origin(outcome["from"]) for outcome in outcomes))
+            parts.append(Part(experiment, profile, says, origin, show(Results(tuple(outcomes))), words))
+    return parts or [Part(experiment, None, "", "", show(Results(())), words)]
+
+
+def _origin(made: dict[str, object]) -> str:
+    return f"`{made['command']}`, commit {made['commit']}, {str(made['date'])[:10]}"
+
+
+def _markdown(part: Part, document: Path, pictures: Path, files: dict[Path, bytes]) -> str:
+    lines = [f"## {part.experiment.title}", "", f"`awn paper run {part.experiment.name}`. {part.experiment.says}", ""]
+    if part.profile is None:
+        lines += ["Not run yet; the paper's figures stand alone.", ""]
+    else:
+        lines += [f"Profile `{part.profile}`: {part.says} Made by {part.origin}.", ""]
+    for shown in part.shown:
+        if isinstance(shown, Table):
+            lines += [_row(shown.head), _row(["---"] * len(shown.head)), *map(_row, shown.rows), ""]
+        else:
+            file = pictures / f"{shown.key}-{part.profile}.svg"
+            files[file] = picture(shown)
+            link = Path(os.path.relpath(file, document.parent)).as_posix()
+            lines += [f"![{shown.title}]({link})", ""]
+    if part.words:
+        lines += [part.words, ""]
+    return "\n".join(lines)
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _section(part: Part, figures: dict[str, Figure]) -> Section:
+    body, drawn = "", []
+    for shown in part.shown:
+        if isinstance(shown, Plot):
+            key = f"{shown.key}-{part.profile}"
+            figures[key] = interactive(shown)
+            drawn.append(place(key, shown.title, shown.title))
+        else:
+            body += table(shown.head, shown.rows, part.experiment.title)
+    facts = [part.says, f"Made by {part.origin}."] if part.profile else ["Not run yet."]
+    body += items([fact.replace("`", "") for fact in facts]) + (plots(drawn) if drawn else "")
+    if part.words:
+        body += items(part.words.split("\n\n"))
+    name = f"{part.experiment.name}-{part.profile or 'none'}"
+    return Section(name, part.experiment.title, part.experiment.says, body)

@@ -1,0 +1,133 @@
+"""Sweep: all cases of an experiment at once. Finished runs are found in the store, and the others given to workers."""
+
+from __future__ import annotations
+
+import shutil
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
+
+from awn.errors import AwnError
+from awn.paper.protocol import AnyCase, Experiment, Finished, Outcome, Profile, Protocol, Stages
+from awn.paper.run import Job, Record
+from awn.paper.store import Store
+from awn.paper.workers import Workers
+
+Tell = Callable[[str], None]
+
+
+class SweepError(AwnError, RuntimeError):
+    """Runs that could not be made; those that are finished are kept."""
+
+
+class Sweep:
+    """The runs of an experiment's cases: those that are finished, those under way, and who waits for them."""
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        profile: Profile,
+        store: Store,
+        workers: Workers,
+        *,
+        scratch: Path | None = None,
+        resume: bool = False,
+        tell: Tell = lambda _: None,
+    ) -> None:
+        self._experiment, self._profile, self._store, self._workers = experiment, profile, store, workers
+        self._scratch, self._resume, self._tell = scratch, resume, tell
+        self._queue: deque[Job] = deque()
+        self._running: dict[Future[Record], Job] = {}
+        self._asked: set[str] = set()
+        self._records: dict[str, Record] = {}
+        self._failures: dict[str, str] = {}
+        self.made = 0
+
+    def run(self, protocol: Protocol) -> list[Outcome]:
+        """Make all runs that are missing, and write the outcome of every case as soon as it is there."""
+        outcomes: list[Outcome] = []
+        waiting: list[tuple[AnyCase, Stages, Sequence[Job]]] = []
+        for case in protocol.cases:
+            stages = case.stages(protocol.seeds)
+            waiting.append((case, stages, next(stages)))
+        while waiting:
+            still = []
+            for case, stages, jobs in waiting:
+                wanted: Sequence[Job] | None = jobs
+                while wanted is not None and self._ready(wanted):
+                    done = [Finished(job, self._records[job.key]) for job in wanted]
+                    try:
+                        wanted = stages.send(done)
+                    except StopIteration as end:
+                        wanted = None
+                        outcomes.append(end.value)
+                        self._store.keep_outcome(self._experiment, self._profile, case, end.value, protocol.says)
+                        self._tell(f"{case.settings.dataset}, {case.label}: done")
+                if wanted is not None and not any(job.key in self._failures for job in wanted):
+                    still.append((case, stages, wanted))
+            waiting = still
+            if waiting:
+                self._collect()
+        if self._failures:
+            reasons = "; ".join(dict.fromkeys(self._failures.values()))
+            raise SweepError(f"{len(self._failures)} runs could not be made: {reasons}. The others are kept.")
+        return outcomes
+
+    def _ready(self, jobs: Sequence[Job]) -> bool:
+        """Whether all these runs are finished; those that nobody has asked for yet are put in the queue."""
+        for job in jobs:
+            if job.key in self._asked:
+                continue
+            self._asked.add(job.key)
+            found = self._store.find(self._experiment.runs_folder, job)
+            if found is not None:
+                self._records[job.key] = found
+            else:
+                self._queue.append(job)
+        return all(job.key in self._records for job in jobs)
+
+    def _collect(self) -> None:
+        """Keep the workers busy, wait for a run, and keep what it came to."""
+        while self._queue and len(self._running) < self._workers.at_a_time:
+            job = self._queue.popleft()
+            self._running[self._workers.submit(job, self._scratch_of(job), self._resume)] = job
+        finished, _ = wait(self._running, return_when=FIRST_COMPLETED)
+        for future in finished:
+            job = self._running.pop(future)
+            try:
+                record = future.result()
+            except BrokenProcessPool:
+                raise SweepError(
+                    "a worker process was killed, perhaps for want of memory, and took the others with it. Finished "
+                    "runs are kept: the same command with --resume goes on; fewer --workers need less memory."
+                ) from None
+            except Exception as error:
+                self._failures[job.key] = f"{job.settings.dataset}: {error}"
+                continue
+            self._store.keep(self._experiment.runs_folder, job, record)
+            self._records[job.key] = record
+            self.made += 1
+            self._clear(job)
+            self._tell(_sentence(job, record, len(self._running) + len(self._queue)))
+
+    def _scratch_of(self, job: Job) -> Path | None:
+        return None if self._scratch is None else self._scratch / job.key
+
+    def _clear(self, job: Job) -> None:
+        """What a run would have been resumed from is of no use any more."""
+        folder = self._scratch_of(job)
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _sentence(job: Job, record: Record, left: int) -> str:
+    kind = "final" if job.final else "selection"
+    if "failed" in record:
+        return f"{job.settings.dataset} {kind} seed {job.seed}: {record['failed']}"
+    scores = record["test"] or record["validation"]
+    return (
+        f"{job.settings.dataset} {kind} seed {job.seed}: score {scores['score']:.4f}, "
+        f"{sum(record['widths'].values())} units, {record['epochs']} epochs in {record['seconds']:.0f} s; {left} to go"
+    )

@@ -1,0 +1,127 @@
+"""Every experiment end to end at a tiny size: from its data through its runs to its tables, pictures and page."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from awn.paper.experiments import EXPERIMENTS, find_experiment
+from awn.paper.protocol import Experiment, Protocol
+from awn.paper.report import write_report
+from awn.paper.show import Plot, Results, Table
+from paper_cases import run_here, tiny
+
+PLANE = ("DoubleMoon", "Spiral", "SpiralHard")
+
+
+def on_the_plane(protocol: Protocol) -> Protocol:
+    """The cases that need no file."""
+    return Protocol(
+        tuple(case for case in protocol.cases if case.settings.dataset in PLANE), protocol.seeds, protocol.says
+    )
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The results of all experiments, made once."""
+    folder = tmp_path_factory.mktemp("results")
+    for experiment, _ in EXPERIMENTS.values():
+        run_here(experiment, tiny(on_the_plane(experiment.small)), folder)
+    return folder
+
+
+def outcomes(root: Path, experiment: Experiment) -> list[dict[str, object]]:
+    return [json.loads(path.read_text()) for path in (root / experiment.name / "small").glob("*.json")]
+
+
+@pytest.mark.parametrize("name", [name for name in EXPERIMENTS if on_the_plane(EXPERIMENTS[name][0].small).cases])
+def test_an_experiment_runs_and_is_shown(root, name):
+    experiment, show = EXPERIMENTS[name]
+    found = outcomes(root, experiment)
+    assert len(found) == len(on_the_plane(experiment.small).cases)
+    assert all(outcome["final"] or outcome["selection"] for outcome in found)
+    assert all(outcome["from"]["commit"] is None or outcome["from"]["date"] for outcome in found)
+    shown = show(Results(tuple(load(root, outcome) for outcome in found)))
+    tables = [part for part in shown if isinstance(part, Table)]
+    assert tables
+    for part in tables:
+        assert all(len(row) == len(part.head) for row in part.rows)
+    assert any(re.search(r"\d", cell) for row in tables[0].rows for cell in row[1:])
+    for part in shown:
+        if isinstance(part, Plot):
+            assert part.series
+            assert all(len(series.x) == len(series.y) > 0 for series in part.series)
+
+
+def load(root: Path, outcome):
+    return {
+        **outcome,
+        **{part: [json.loads((root / name).read_text()) for name in outcome[part]] for part in ("selection", "final")},
+    }
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_what_was_not_run_is_said_to_be(name):
+    shown = EXPERIMENTS[name][1](Results(()))
+    assert any("not run" in cell for part in shown if isinstance(part, Table) for row in part.rows for cell in row)
+
+
+def test_the_report_has_every_experiment_with_the_papers_figures_and_ours(root, tmp_path):
+    (root / "notes").mkdir(exist_ok=True)
+    (root / "notes" / "truncate.md").write_text("An honest word.")
+    document, page = tmp_path / "docs" / "paper.md", tmp_path / "report.html"
+    files = write_report(root, document, tmp_path / "docs" / "images" / "paper", page)
+    text = document.read_text()
+    for experiment, _ in EXPERIMENTS.values():
+        assert f"## {experiment.title}" in text
+        assert f"awn paper run {experiment.name}" in text
+    assert "227.4 (32.4)" in text  # the paper's
+    assert "An honest word." in text
+    assert "| MiniBooNE | not run | 92.9 (0.3) | not run | 93.2 (0.1) |" in text
+    pictures = re.findall(r"\]\((images/paper/[^)]+\.svg)\)", text)
+    assert len(pictures) == len(set(pictures)) > 10
+    assert all((document.parent / name).read_bytes().startswith(b"<?xml") for name in pictures)
+    assert set(files) == {document, page, *(document.parent / name for name in pictures)}
+    content = page.read_text()
+    assert content.count("<section") == len(EXPERIMENTS)
+    assert "anneal-width-small" in content
+    before = document.read_bytes()
+    write_report(root, document, tmp_path / "docs" / "images" / "paper", page)
+    assert document.read_bytes() == before
+
+
+def test_experiments_that_look_at_the_same_runs_share_them(root):
+    """`difficulty`, `time` and `retrain` find the runs of Table 1, and make none of their own but Fixed+."""
+    assert not (root / "difficulty" / "runs").exists()
+    assert not (root / "time" / "runs").exists()
+    assert not (root / "remove" / "runs").exists()
+    _, again = run_here(EXPERIMENTS["time"][0], tiny(on_the_plane(EXPERIMENTS["time"][0].small)), root)
+    assert again.made == 0
+
+
+def test_fixed_plus_has_the_mean_width_that_was_learned(root):
+    retrain = {(o["dataset"], o["label"]): load(root, o) for o in outcomes(root, EXPERIMENTS["retrain"][0])}
+    for dataset in ("Spiral", "SpiralHard"):
+        awn, plus = retrain[dataset, "AWN"]["final"], retrain[dataset, "Fixed+"]["final"]
+        layers = [units for run in awn for units in run["widths"].values()]
+        assert set(plus[0]["widths"].values()) == {round(sum(layers) / len(layers))}
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+@pytest.mark.parametrize("profile", ["paper", "small"])
+def test_a_profile_says_what_it_is_and_names_each_case_once(name, profile):
+    protocol = find_experiment(name).protocol(profile)
+    assert protocol.says.endswith(".")
+    places = [(case.settings.dataset, case.settings.fold, case.label) for case in protocol.cases]
+    assert len(set(places)) == len(places)
+
+
+def test_the_papers_grids_have_the_papers_numbers_of_configurations():
+    grids = {(c.settings.dataset, c.label): len(c.grid) for c in EXPERIMENTS["table1"][0].paper.cases}
+    assert grids["SpiralHard", "AWN"] == 18
+    assert grids["SpiralHard", "Fixed"] == 180
+    assert grids["DoubleMoon", "AWN"] == 6
+    assert EXPERIMENTS["table1"][0].paper.seeds == 10
