@@ -37,10 +37,10 @@ class AdaptiveClassifier(ClassifierMixin, NetworkEstimator):  # type: ignore[mis
     ['hidden.0', 'hidden.1']
 
     `hidden_layers`, `activation`, `units` (to start from), `scale`, `quantile`, `max_units`, `dropout` and `batch_norm`
-    shape the network. A layer grows to `max_units`, or to twice `units` if that is not given; `max_params` caps the whole.
-    `weight_scale` is the prior's σ_θ. `fixed_widths` trains an ordinary network of those widths instead, to compare with.
-    A share `validation_fraction` of the rows is held back to stop early by. DataFrames may have numbers, categories,
-    booleans, dates and missing values.
+    shape the network. A layer grows to `max_units`, or to twice `units` if that is not given; `max_params` caps the
+    whole. `weight_scale` is the prior's σ_θ. `fixed_widths` trains an ordinary network of those widths instead, to
+    compare with. A share `validation_fraction` of the rows is held back to stop early by. DataFrames may have numbers,
+    categories, booleans, dates and missing values.
     """
 
     def __init__(
