@@ -5,11 +5,11 @@ AWN_DATA=folder python examples/adapt_gin.py [--steps 500] [--results results/ad
 
 from __future__ import annotations
 
-from awn.paper.data import load
-from awn.paper.data.graphstore import Graphs
 from torch import Tensor, nn
 from torch_geometric.nn import GINConv, global_add_pool
 
+from awn.paper.data import load
+from awn.paper.data.graphstore import Graphs
 from training import compare, options_of
 
 
@@ -31,7 +31,8 @@ class GIN(nn.Module):
         x = batch.x
         for convolution in self.convolutions:
             x = convolution(x, batch.edges).relu()
-        return self.head(global_add_pool(x, batch.graph, size=batch.size))
+        logits: Tensor = self.head(global_add_pool(x, batch.graph, size=batch.size))
+        return logits
 
 
 def main() -> None:

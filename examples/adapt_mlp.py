@@ -5,10 +5,9 @@ AWN_DATA=folder python examples/adapt_mlp.py [--steps 1000] [--results results/a
 
 from __future__ import annotations
 
-from awn.paper.data import load
 from torch import nn
 
-from training import compare, options_of
+from training import compare, images, options_of
 
 
 def network() -> nn.Module:
@@ -19,9 +18,7 @@ def network() -> nn.Module:
 
 def main() -> None:
     options = options_of(__doc__, steps=1000)
-    images = load("MNIST")
-    assert images.test is not None
-    compare("MLP on MNIST", network, (images.train, images.test), options)
+    compare("MLP on MNIST", network, images("MNIST"), options)
 
 
 if __name__ == "__main__":

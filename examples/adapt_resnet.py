@@ -7,11 +7,10 @@ Channels inside a block have a width of their own; those that residual connectio
 
 from __future__ import annotations
 
-from awn.paper.data import load
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from training import compare, options_of
+from training import compare, images, options_of
 
 
 class Block(nn.Module):
@@ -47,9 +46,7 @@ def network() -> nn.Module:
 
 def main() -> None:
     options = options_of(__doc__, steps=300)
-    images = load("MNIST")
-    assert images.test is not None
-    compare("ResNet on MNIST", network, (images.train, images.test), options)
+    compare("ResNet on MNIST", network, images("MNIST"), options)
 
 
 if __name__ == "__main__":

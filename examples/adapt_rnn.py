@@ -7,11 +7,10 @@ Each image, its pixels in one random order, is read as 28 steps of 28 pixels, so
 
 from __future__ import annotations
 
-from awn.paper.data import load
 from torch import Tensor, nn
 
 import awn
-from training import compare, options_of
+from training import compare, images, options_of
 
 
 class Reader(nn.Module):
@@ -23,14 +22,13 @@ class Reader(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         _, state = self.rnn(x.reshape(len(x), 28, 28))
-        return self.head(state[0])
+        logits: Tensor = self.head(state[0])
+        return logits
 
 
 def main() -> None:
     options = options_of(__doc__, steps=500)
-    images = load("PMNIST")
-    assert images.test is not None
-    compare("RNN on permuted MNIST", Reader, (images.train, images.test), options)
+    compare("RNN on permuted MNIST", Reader, images("PMNIST"), options)
 
 
 if __name__ == "__main__":

@@ -8,10 +8,10 @@ It reads bytes; the score is the loss on sentences it has not seen, in nats a by
 from __future__ import annotations
 
 import torch
-from awn.paper.data.source import Source
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from awn.paper.data.source import Source
 from awn.training.run import Data
 from training import compare, mean_loss, options_of
 
@@ -30,7 +30,8 @@ class LanguageModel(nn.Module):
         length = x.shape[1]
         earlier = nn.Transformer.generate_square_subsequent_mask(length)
         state = self.bytes(x) + self.places(torch.arange(length))
-        return self.head(self.layers(state, mask=earlier, is_causal=True))
+        logits: Tensor = self.head(self.layers(state, mask=earlier, is_causal=True))
+        return logits
 
 
 def next_byte(model: nn.Module, batch: Data) -> Tensor:

@@ -11,40 +11,42 @@ from __future__ import annotations
 import copy
 
 import torch
-from awn.paper.data import load
 from rich.table import Table
 from torch import nn
 
 import awn
 from awn.files import json_file, write_files
 from awn.provenance import provenance
-from training import accuracy, console, options_of, train
+from training import accuracy, console, images, options_of, some, train
 
 UNITS, KEPT = 512, 64
 
 
-def network() -> nn.Sequential:
-    return nn.Sequential(nn.Flatten(), nn.Linear(784, UNITS), nn.ReLU(), nn.Linear(UNITS, 10))
+def network(units: int = UNITS) -> nn.Module:
+    return nn.Sequential(nn.Flatten(), nn.Linear(784, units), nn.ReLU(), nn.Linear(units, 10))
 
 
-def cut_by_magnitude(trained: nn.Sequential, units: int) -> nn.Module:
+def linear_layers(model: nn.Module) -> list[nn.Linear]:
+    return [layer for layer in model.modules() if isinstance(layer, nn.Linear)]
+
+
+def cut_by_magnitude(trained: nn.Module, units: int) -> nn.Module:
     """The units with the largest weights, in and out, of a plain network."""
-    first, last = trained[1].weight, trained[3].weight
-    best = (first.norm(dim=1) * last.norm(dim=0)).argsort(descending=True)[:units]
-    small = nn.Sequential(nn.Flatten(), nn.Linear(784, units), nn.ReLU(), nn.Linear(units, 10))
+    first, last = linear_layers(trained)
+    best = (first.weight.norm(dim=1) * last.weight.norm(dim=0)).argsort(descending=True)[:units]
+    small = network(units)
+    small_first, small_last = linear_layers(small)
     with torch.no_grad():
-        small[1].weight.copy_(first[best])
-        small[1].bias.copy_(trained[1].bias[best])
-        small[3].weight.copy_(last[:, best])
-        small[3].bias.copy_(trained[3].bias)
+        small_first.weight.copy_(first.weight[best])
+        small_first.bias.copy_(first.bias[best])
+        small_last.weight.copy_(last.weight[:, best])
+        small_last.bias.copy_(last.bias)
     return small
 
 
 def main() -> None:
     options = options_of(__doc__, steps=1000)
-    images = load("MNIST")
-    assert images.test is not None
-    learn, test = (part.rows(torch.arange(len(part.y))[: options.rows]) for part in (images.train, images.test))
+    learn, test = (some(part, options.rows) for part in images("MNIST"))
     torch.manual_seed(options.seed)
     trained = network()
     train(trained, learn, steps=options.steps, seed=options.seed, title="a fixed network")

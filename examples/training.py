@@ -22,6 +22,7 @@ from torch.nn import functional as F
 
 import awn
 from awn.files import json_file, write_files
+from awn.paper.data import load
 from awn.provenance import provenance
 from awn.training.run import Data
 
@@ -37,6 +38,19 @@ def options_of(text: str | None, steps: int) -> argparse.Namespace:
     parser.add_argument("--results", type=Path, help="write the row of the table to this file")
     torch.set_num_threads(1)
     return parser.parse_args()
+
+
+def images(name: str) -> tuple[Data, Data]:
+    """The images of a data set to train on and to test with, pixels from 0 to 1."""
+    known = load(name)
+    assert known.test is not None
+    train_data, test_data = (Data(part.x / 255, part.y) for part in (known.train, known.test))
+    return train_data, test_data
+
+
+def some(data: Data, rows: int | None) -> Data:
+    """At most so many rows, drawn at random: they may lie sorted by their class."""
+    return data.rows(torch.randperm(len(data.y), generator=torch.Generator().manual_seed(0))[:rows])
 
 
 def classification(model: nn.Module, batch: Data) -> Tensor:
@@ -99,7 +113,7 @@ def compare(
     **training: Any,
 ) -> nn.Module:
     """Train a fixed model, and an adaptive one from the same start; returns the adaptive one."""
-    train_data, test_data = (part.rows(torch.arange(len(part.y))[: options.rows]) for part in data)
+    train_data, test_data = (some(part, options.rows) for part in data)
     torch.manual_seed(options.seed)
     adaptive = make()
     if awn.find_groups(adaptive):
