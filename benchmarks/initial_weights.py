@@ -74,7 +74,7 @@ def train(data: str, scale: Any, bias: str, new_units: Any, seed: int, epochs: i
             nll = awn.likelihood.categorical(model(parts.train.x[rows]), parts.train.y[rows])
             loss = awn.objective(nll, model, samples)
             optimizer.zero_grad()
-            loss.total.backward()
+            loss.backward()
             optimizer.step()
             awn.resize_(model, optimizer)
         if reached is None and accuracy(model, parts.validation) >= 0.995:

@@ -68,7 +68,7 @@ def train(seed: int, epochs: int, patience: int, folder: Path) -> dict[str, Any]
                 nll = awn.likelihood.categorical(model(data.train.x[rows]), data.train.y[rows])
                 loss = awn.objective(nll, model, samples, prior=prior)
                 optimizer.zero_grad()
-                loss.total.backward()
+                loss.backward()
                 optimizer.step()
                 awn.resize_(model, optimizer)
             row: dict[str, Any] = {

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 from torch.nn.utils import parametrize
+from torch.utils.checkpoint import checkpoint
 
 import awn
 from awn import Axis, Exponential, Width
@@ -159,3 +160,83 @@ def test_a_model_can_be_used_trained_and_finalized_again_after_finalize():
     torch.testing.assert_close(model(x), before)
     model(x).sum().backward()
     torch.testing.assert_close(awn.finalize(model)(x), before)
+
+
+# However a gated weight is read, it is the product
+
+
+def test_a_gated_weight_follows_parameters_that_are_given_in_a_call():
+    first, second, width = gated_linear()
+    model, x = nn.Sequential(first, nn.ReLU(), second), torch.randn(4, 3)
+    given = {name: parameter.detach() * 0.5 for name, parameter in model.named_parameters()}
+    given["0.width.log_nu"] = width.log_nu.detach() + 0.3
+    h = F.relu(F.linear(x, given["0.weight"], given["0.bias"]))
+    f = importance(width.value * math.exp(0.3), 5, 8)
+    expected = F.linear(h * f, given["2.parametrizations.weight.original"], given["2.bias"])
+    torch.testing.assert_close(torch.func.functional_call(model, given, (x,)), expected)
+
+
+def test_a_gated_weight_follows_every_way_of_changing_nu():
+    """Some of these, such as a fused optimizer, leave no trace in a tensor's version counter."""
+    _, second, width = gated_linear()
+    optimizer = torch.optim.Adam([width.log_nu], lr=0.1, fused=True)
+
+    def step() -> None:
+        width.log_nu.grad = torch.tensor(1.0)
+        optimizer.step()
+
+    def assign() -> None:
+        width.log_nu.data = width.log_nu.data + 0.1
+
+    for change in (step, assign, lambda: width.log_nu.data.add_(0.1), lambda: width.move_(-1.0)):
+        before = second.weight.detach()
+        change()
+        torch.testing.assert_close(second.weight, stored(second) * importance(width.value, 5, 8))
+        assert not torch.equal(second.weight, before)
+
+
+def test_gradients_are_right_with_checkpointing_and_with_two_forwards_before_a_backward():
+    first, second, _ = gated_linear()
+    model = nn.Sequential(first, nn.Tanh(), second)
+    a, b = torch.randn(2, 4, 3)
+
+    def found(loss: torch.Tensor) -> list[torch.Tensor]:
+        return list(torch.autograd.grad(loss, list(model.parameters())))
+
+    both = found(model(a).square().sum() + model(b).square().sum())
+    kept = checkpoint(model, a, use_reentrant=False).square().sum()
+    with torch.no_grad():
+        model.eval()(b)
+    one, other = found(kept), found(model.train()(b).square().sum())
+    for sum_, x, y in zip(both, one, other, strict=True):
+        torch.testing.assert_close(sum_, x + y)
+
+
+def test_a_gated_weight_can_be_given_another_parametrization_on_top():
+    _, second, width = gated_linear()
+
+    class Double(nn.Module):
+        def forward(self, weight: torch.Tensor) -> torch.Tensor:
+            return 2 * weight
+
+    parametrize.register_parametrization(second, "weight", Double())
+    torch.testing.assert_close(second.weight, 2 * stored(second) * importance(width.value, 5, 8))
+
+
+def test_a_compiled_model_sees_new_widths_with_at_most_one_recompilation():
+    torch._dynamo.reset()
+    compiled: list[int] = []
+
+    def count(graph: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> torch.fx.GraphModule:
+        compiled.append(1)
+        return graph
+
+    model = awn.AdaptiveMLP(2, 2, hidden_layers=2, importance=Exponential.for_units(60))
+    optimizer, x = torch.optim.Adam(model.parameters(), fused=True), torch.randn(4, 2)
+    faster = torch.compile(model, backend=count)
+    for number in range(30):
+        awn.set_units_(model, dict.fromkeys(awn.widths(model), 40 + number % 20), optimizer)
+        torch.testing.assert_close(faster(x), model(x))
+        faster(x).sum().backward()
+        optimizer.step()
+    assert 1 <= len(compiled) <= 2

@@ -356,3 +356,30 @@ def test_a_family_of_ones_own_trains_and_resizes():
     # S⁻¹ is proportional to the learned value, so the gradient of log ν is the soft width itself: 19.5.
     assert model.hidden[0].width.value == pytest.approx(19.5 / 9 * math.exp(-1.95), rel=1e-5)
     assert awn.widths(model) == {"hidden.0": math.ceil(19.5 * math.exp(-1.95))}
+
+
+@pytest.mark.parametrize(
+    "family",
+    [Exponential(), PowerLaw(saturation=3.0), Sigmoid(steepness=2.0), Sigmoid(steepness=0.05)],
+    ids=str,
+)
+@pytest.mark.parametrize("p", [1e-6, 0.1, 0.5, 0.999])
+def test_plain_numbers_and_tensors_give_the_same_width(family, p):
+    for above in (1e-3, 0.02, 1.0, 30.0, 500.0):
+        value = family.lower + above
+        exact = family.inverse_survival(*torch.tensor([1 - (1 - p), value], dtype=torch.float64)).item()
+        assert family.soft_width(1 - p, value) == pytest.approx(exact, rel=1e-9)
+
+
+@pytest.mark.parametrize("scale", ["mass", "unit"])
+@pytest.mark.parametrize("family", [Exponential, PowerLaw, Sigmoid])
+def test_first_and_second_derivatives_of_the_importance_are_exact(family, scale):
+    width = awn.Width(family.for_units(6, scale=scale), block=4).double()
+
+    def of(log_nu: torch.Tensor) -> torch.Tensor:
+        return width.family.importance(width.index, log_nu.exp() + width.family.lower) * width.active
+
+    at = width.log_nu.detach().requires_grad_()
+    torch.testing.assert_close(of(at), width.importance())
+    assert torch.autograd.gradcheck(of, (at,))
+    assert torch.autograd.gradgradcheck(of, (at,))

@@ -152,3 +152,52 @@ def test_a_number_of_samples_is_a_whole_number(n_samples):
 def test_a_model_without_learned_widths_is_refused():
     with pytest.raises(AwnError, match="Linear has no layer with a learned width"):
         awn.objective(torch.tensor(0.0), nn.Linear(2, 2), 10)
+
+
+# backward(): the same gradients as total.backward(), without autograd for the weights' prior
+
+
+def gradients(model: nn.Module, way: str, **options) -> dict[str, torch.Tensor | None]:
+    """The gradients of two steps' losses, accumulated."""
+    for seed in (0, 1):
+        torch.manual_seed(seed)
+        nll = awn.likelihood.categorical(model(torch.randn(8, 3)), torch.tensor([0, 1] * 4))
+        result = awn.objective(nll, model, 8, **options)
+        result.total.backward() if way == "total" else result.backward()
+    return {name: p.grad for name, p in model.named_parameters()}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"prior": Prior(weight_scale=None)},
+        {"prior": Prior(weight_scale={"hidden.0": 0.1, "hidden.1": None, "output": 0.3})},
+        {"prior": Prior(weight_scale=0.1, width_mean=0.3, width_scale=0.5), "budget": Budget(units=10)},
+    ],
+    ids=["default", "no prior", "a scale for each layer", "all terms"],
+)
+def test_backward_gives_the_gradients_of_the_total(options):
+    expected = gradients(network(batch_norm=True), "total", **options)
+    for name, gradient in gradients(network(batch_norm=True), "backward", **options).items():
+        torch.testing.assert_close(gradient, expected[name], rtol=1e-5, atol=1e-7)
+        assert gradient.any(), name
+
+
+def test_backward_reaches_weights_that_the_data_do_not_and_leaves_frozen_ones():
+    model = network()
+    model.output.bias.requires_grad_(False)
+    awn.objective(torch.tensor(1.0), model, 10, prior=Prior(weight_scale=0.5)).backward()
+    for name, parameter in model.named_parameters():
+        if name == "output.bias" or name.endswith("log_nu"):
+            assert parameter.grad is None
+        else:
+            torch.testing.assert_close(parameter.grad, parameter.detach() / (0.5**2 * 10))
+
+
+def test_backward_leaves_inert_units_without_a_gradient():
+    model = network()
+    nll = awn.likelihood.categorical(model(torch.randn(8, 3)), torch.tensor([0, 1] * 4))
+    awn.objective(nll, model, 8).backward()
+    assert not model.hidden[0].weight.grad[24:].any()
+    assert not model.output.parametrizations.weight.original.grad[:, 24:].any()

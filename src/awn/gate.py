@@ -6,6 +6,9 @@ weight that reads them. The model keeps its own modules and its own forward.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
@@ -25,7 +28,9 @@ class Gate(nn.Module):
 
     def forward(self, weight: Tensor) -> Tensor:
         """The weight as the model uses it."""
-        importance = self._width[0].importance().to(weight.dtype)
+        importance = self._width[0].importance()
+        if importance.dtype != weight.dtype:
+            importance = importance.to(weight.dtype)
         if self.repeat > 1:
             importance = importance.repeat_interleave(self.repeat)
         if self.dim != weight.dim() - 1:
@@ -36,6 +41,23 @@ class Gate(nn.Module):
 def gate_(width: Width, axis: Axis) -> None:
     """Put a gate on a consumer's weight. Its shape is known to fit, so torch need not run it to see."""
     parametrize.register_parametrization(axis.module, axis.name, Gate(width, axis), unsafe=True)
+    # torch gives the module a class of its own, with a property in the weight's place.
+    gated = type(axis.module)
+    setattr(gated, axis.name, property(_reader(axis.name), getattr(gated, axis.name).fset))
+
+
+def _reader(name: str) -> Callable[[nn.Module], Tensor]:
+    """What reads a gated weight. torch's own reader takes about a tenth of a small network's step to find the way."""
+
+    def read(module: nn.Module) -> Tensor:
+        parametrizations: Any = module._modules["parametrizations"]
+        held = parametrizations._modules[name]
+        weight: Tensor = held.original
+        for gate in held._modules.values():
+            weight = gate.forward(weight)
+        return weight
+
+    return read
 
 
 def remove_gate_(axis: Axis) -> None:

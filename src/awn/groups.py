@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -40,10 +41,11 @@ class WidthGroup:
 
     def weights(self) -> Iterator[nn.Parameter]:
         """The weights and biases of the layers that make or read the units; norms are not among them."""
-        for axis in self.axes:
-            if axis.fill is None:
-                for holder in (axis.module, axis.holder):
-                    yield from (weight for weight in holder._parameters.values() if weight is not None)
+        for layer in dict.fromkeys(axis.module for axis in self.axes if axis.fill is None):
+            gated: Any = layer._modules.get("parametrizations")
+            holders = [layer] if gated is None else [layer, *gated._modules.values()]
+            for holder in holders:
+                yield from (weight for weight in holder._parameters.values() if weight is not None)
 
 
 def find_groups(model: nn.Module) -> list[WidthGroup]:

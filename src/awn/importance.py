@@ -93,8 +93,12 @@ class Importance(ABC):
         >>> Exponential(scale="unit").importance(torch.arange(3.0), torch.tensor(0.5))
         tensor([1.0000, 0.6065, 0.3679])
         """
+        return self.relative_mass(index, value) if self.scale == "unit" else self.mass(index, value)
+
+    def relative_mass(self, index: Tensor, value: Tensor) -> Tensor:
+        """f(j) / f(0)."""
         mass = self.mass(index, value)
-        return mass / mass[0] if self.scale == "unit" else mass
+        return mass / mass[0]
 
     def width(self, quantile: float = 0.9, value: float | None = None) -> int:
         """The number of units that together hold the share `quantile` of the importance.
@@ -111,8 +115,19 @@ class Importance(ABC):
     def soft_width(self, quantile: float = 0.9, value: float | None = None) -> float:
         """The width before it is rounded up: S⁻¹(1 − quantile)."""
         check_quantile(quantile)
-        exact = torch.tensor(self.start if value is None else value, dtype=torch.float64)
-        return self.inverse_survival(torch.tensor(1 - quantile, dtype=torch.float64), exact).item()
+        try:
+            return self.number_beyond(1 - quantile, self.start if value is None else value)
+        except ArithmeticError:  # past the largest number there is
+            return math.inf
+
+    def number_beyond(self, p: float, value: float) -> float:
+        """`inverse_survival` of plain numbers. It is asked at every step, so the families below do it without tensors.
+
+        >>> Exponential().number_beyond(0.1, value=0.01)
+        230.25...
+        """
+        exact = torch.tensor([p, value], dtype=torch.float64)
+        return self.inverse_survival(exact[0], exact[1]).item()
 
     def value_for(self, soft_width: float, quantile: float = 0.9) -> float:
         """The learned value at which the soft width, before rounding, is `soft_width`.
@@ -175,9 +190,18 @@ class Exponential(Importance):
         """X = −ln p / rate."""
         return -torch.log(p) / value
 
+    def number_beyond(self, p: float, value: float) -> float:
+        """−ln p / rate."""
+        return -math.log(p) / value
+
     def mass(self, index: Tensor, value: Tensor) -> Tensor:
         """e^(−rate·j) · (1 − e^(−rate))."""
-        return torch.exp(-value * index) * -torch.expm1(-value)
+        falling = -value
+        return torch.exp(falling * index) * -torch.expm1(falling)
+
+    def relative_mass(self, index: Tensor, value: Tensor) -> Tensor:
+        """e^(−rate·j)."""
+        return torch.exp(-index * value)
 
 
 @dataclass(frozen=True)
@@ -204,6 +228,10 @@ class PowerLaw(Importance):
     def inverse_survival(self, p: Tensor, value: Tensor) -> Tensor:
         """X = x₀ (p^(−1/(exponent − 1)) − 1)."""
         return (1 + self.saturation) * torch.expm1(-torch.log(p) / (value - 1))
+
+    def number_beyond(self, p: float, value: float) -> float:
+        """x₀ (p^(−1/(exponent − 1)) − 1)."""
+        return (1 + self.saturation) * math.expm1(-math.log(p) / (value - 1))
 
     def mass(self, index: Tensor, value: Tensor) -> Tensor:
         """S(j) · (1 − ((x₀ + j)/(x₀ + j + 1))^(exponent − 1))."""
@@ -236,6 +264,12 @@ class Sigmoid(Importance):
         """X = midpoint − steepness · softplus⁻¹(p · softplus(midpoint/steepness))."""
         level = p * F.softplus(value / self.steepness)
         return value - self.steepness * (level + torch.log(-torch.expm1(-level)))
+
+    def number_beyond(self, p: float, value: float) -> float:
+        """Midpoint − steepness · softplus⁻¹(p · softplus(midpoint/steepness))."""
+        scaled = value / self.steepness
+        level = p * (scaled + math.log1p(math.exp(-scaled)))
+        return value - self.steepness * (level + math.log(-math.expm1(-level)))
 
     def mass(self, index: Tensor, value: Tensor) -> Tensor:
         """log(1 + σ((midpoint − j − 1)/steepness) · (e^(1/steepness) − 1)) / softplus(midpoint/steepness)."""
@@ -287,11 +321,9 @@ def _value_for(family: Importance, soft_width: float, quantile: float) -> float:
     check_quantile(quantile)
     if not (math.isfinite(soft_width) and soft_width > 0):
         raise ArgumentError(f"a width must be a finite number above 0, got {soft_width}.")
-    p = torch.tensor(1 - quantile, dtype=torch.float64)
 
     def width_at(exponent: float) -> float:
-        value = torch.tensor(family.lower + math.exp(exponent), dtype=torch.float64)
-        return family.inverse_survival(p, value).item()
+        return family.soft_width(quantile, family.lower + math.exp(exponent))
 
     low, high = -30.0, 30.0
     rising = width_at(1.0) > width_at(0.0)

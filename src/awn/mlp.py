@@ -134,13 +134,12 @@ class AdaptiveMLP(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[..., in_features] → [..., out_features]; with batch norm, one leading dimension, the samples."""
-        if self.norms and x.dim() != 2:
+        if x.dim() != 2 and self.norms:
             raise ArgumentError(f"with batch_norm, inputs must be [samples, features], got shape {tuple(x.shape)}.")
-        for number, layer in enumerate(self.hidden):
-            x = layer(x)
-            if self.norms:
-                x = self.norms[number](x)
-            x = self.dropout(self.activation(x))
+        activation, dropout = self.activation, self.dropout if self.options["dropout"] else None
+        for layer, norm in itertools.zip_longest(self.hidden, self.norms):
+            x = layer(x) if norm is None else norm(layer(x))
+            x = activation(x) if dropout is None else dropout(activation(x))
         out: Tensor = self.output(x)
         return out
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from functools import cached_property
 
 from torch import Tensor, nn
 
@@ -11,30 +11,72 @@ from awn.budget import Budget
 from awn.errors import ArgumentError, NonFiniteError
 from awn.groups import non_finite_tensors, require_groups
 from awn.importance import check_units
-from awn.prior import Prior
+from awn.prior import Prior, WeightTerm
 
-_DEFAULT_PRIOR = Prior()
+_DEFAULT_PRIOR, _NO_WEIGHTS = Prior(), WeightTerm({})
 
 
-@dataclass(frozen=True)
 class Objective:
-    """The loss and its terms. Call `total.backward()`."""
+    """The loss and its terms. Call `backward()`, or `total.backward()`.
 
-    total: Tensor
-    data: Tensor
-    weights: Tensor
-    width: Tensor
-    budget: Tensor
+    The two give the same gradients. `backward` takes less time: autograd does not see the weights' prior, whose
+    gradient is known, and the total is not even added up unless it is read. Where something must see the whole loss or
+    every gradient as it comes, such as a gradient scaler or a hook, use `total`.
+    """
+
+    def __init__(
+        self,
+        data: Tensor,
+        weights: WeightTerm = _NO_WEIGHTS,
+        width: Tensor | None = None,
+        budget: Tensor | None = None,
+    ) -> None:
+        self.data = data
+        self._weights, self._width, self._budget = weights, width, budget
+        #: The total but for the weights' prior.
+        self.without_weights = data
+        for term in (width, budget):
+            if term is not None:
+                self.without_weights = self.without_weights + term
 
     @classmethod
     def of_data(cls, nll: Tensor) -> Objective:
         """The objective of a network whose widths are fixed: the data term alone."""
-        none = nll.new_zeros(())
-        return cls(nll, nll, none, none, none)
+        return cls(nll)
+
+    @cached_property
+    def total(self) -> Tensor:
+        """The sum of all terms, a tensor that all gradients flow through."""
+        weights = self._weights.tensor()
+        return self.without_weights if weights is None else self.without_weights + weights
+
+    def backward(self) -> None:
+        """Add the gradients of the total to those of the parameters."""
+        if self.without_weights.requires_grad:
+            self.without_weights.backward()
+        self._weights.add_gradient_()
 
     def terms(self) -> dict[str, float]:
         """Every term as a number, for logs."""
         return {name: getattr(self, name).item() for name in ("total", "data", "weights", "width", "budget")}
+
+    @cached_property
+    def weights(self) -> Tensor:
+        """−log prior of the weights / N; zero without one."""
+        return self._or_zero(self._weights.tensor())
+
+    @property
+    def width(self) -> Tensor:
+        """−log prior of the widths / N; zero without one."""
+        return self._or_zero(self._width)
+
+    @property
+    def budget(self) -> Tensor:
+        """What the network costs above its budget; zero without one."""
+        return self._or_zero(self._budget)
+
+    def _or_zero(self, term: Tensor | None) -> Tensor:
+        return self.data.new_zeros(()) if term is None else term
 
 
 def objective(
@@ -65,26 +107,15 @@ def objective(
         raise ArgumentError(f"prior must be an awn.Prior and budget an awn.Budget or None; got {prior!r}, {budget!r}.")
     check_units("n_samples", n_samples)
     groups = require_groups(model)
-    none = nll.new_zeros(())
-    weights, width = prior.weight_term(model, groups, n_samples), prior.width_term(groups, time)
-    penalty = None if budget is None else budget.penalty(model, groups)
-    total = nll
-    if weights is not None:
-        total = total + weights
-    if width is not None:
-        width = width / n_samples
-        total = total + width
-    if penalty is not None:
-        total = total + penalty
+    width = prior.width_term(groups, time)
     result = Objective(
-        total,
         nll,
-        none if weights is None else weights,
-        none if width is None else width,
-        none if penalty is None else penalty,
+        prior.weight_term(model, groups, n_samples),
+        None if width is None else width / n_samples,
+        None if budget is None else budget.penalty(model, groups),
     )
     # On an accelerator the look would make the host wait at every step; there, resize_ finds out.
-    if total.device.type == "cpu" and not math.isfinite(total.item()):
+    if nll.device.type == "cpu" and not math.isfinite(result.without_weights.item()):
         raise NonFiniteError(_what_is_lost(model, result, time))
     return result
 

@@ -119,45 +119,62 @@ class Prior:
             term = term - F.softplus(-2 * (self.width_mean - lower) * (nu - lower) / scale**2)
         return term.sum()
 
-    def weight_term(self, model: nn.Module, groups: Sequence[WidthGroup], n_samples: int) -> Tensor | None:
-        """‖ρ‖² / (2 σ_θ² N) over the weights of active units; None where the prior is uninformative."""
+    def weight_term(self, model: nn.Module, groups: Sequence[WidthGroup], n_samples: int) -> WeightTerm:
+        """‖ρ‖² / (2 σ_θ² N) over the weights of active units."""
         if self.weight_scale is None:
-            return None
+            return WeightTerm({})
         weights = list(dict.fromkeys(weight for group in groups for weight in group.weights()))
-        if isinstance(self.weight_scale, Mapping):
-            scales = _scales(model, weights, self.weight_scale)
-            weights = list(scales)
-            factors = [1 / (scale**2 * n_samples) for scale in scales.values()]
-        else:
-            factors = [1 / (self.weight_scale**2 * n_samples)] * len(weights)
-        if not weights:
-            return None
-        total: Tensor = _ScaledSquares.apply(factors, *weights)  # type: ignore[no-untyped-call]
+        if not isinstance(self.weight_scale, Mapping):
+            return WeightTerm({1 / (self.weight_scale**2 * n_samples): weights})
+        by_factor: dict[float, list[nn.Parameter]] = {}
+        for weight, scale in _scales(model, weights, self.weight_scale).items():
+            by_factor.setdefault(1 / (scale**2 * n_samples), []).append(weight)
+        return WeightTerm(by_factor)
+
+
+@dataclass(frozen=True)
+class WeightTerm:
+    """½ Σ factor · ‖weight‖², and its gradient, factor · weight, which is known without autograd.
+
+    Inert units hold zeros, so that whole tensors can be taken.
+    """
+
+    weights: Mapping[float, Sequence[nn.Parameter]]
+
+    def tensor(self) -> Tensor | None:
+        """The term as a tensor that gradients flow through; None if it has no weights."""
+        terms = [_ScaledSquares.apply(factor, *same) for factor, same in self.weights.items() if same]  # type: ignore[no-untyped-call]
+        total: Tensor | None = sum(terms[1:], start=terms[0]) if terms else None
         return total
+
+    @torch.no_grad()
+    def add_gradient_(self) -> None:
+        """Add the gradient to that of the weights, in one pass over them, where autograd takes several."""
+        for factor, weights in self.weights.items():
+            trained: list[Tensor] = [weight for weight in weights if weight.requires_grad]
+            for weight in trained:
+                if weight.grad is None:  # the data say nothing about it
+                    weight.grad = torch.zeros_like(weight)
+            gradients = [weight.grad for weight in trained]
+            torch._foreach_add_(gradients, trained, alpha=factor)  # type: ignore[arg-type]
 
 
 class _ScaledSquares(torch.autograd.Function):
-    """½ Σ factorᵢ ‖weightᵢ‖², with its gradient factorᵢ · weightᵢ stated, not traced.
-
-    Inert units hold zeros, so that the whole tensors can be taken.
-    """
+    """½ factor · Σ ‖weight‖², with its gradient stated, not traced."""
 
     @staticmethod
-    def forward(ctx: Any, factors: list[float], *weights: Tensor) -> Tensor:
-        ctx.factors = factors
+    def forward(ctx: Any, factor: float, *weights: Tensor) -> Tensor:
+        ctx.factor = factor
         ctx.save_for_backward(*weights)
         half = weights[0].dtype in (torch.float16, torch.bfloat16)
         norms = torch._foreach_norm(weights, dtype=torch.float32 if half else None)
-        torch._foreach_mul_(norms, [math.sqrt(factor / 2) for factor in factors])
-        scaled = torch.stack(norms)
+        scaled = torch.stack(norms) * math.sqrt(factor / 2)
         return scaled.dot(scaled)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *grad: Tensor) -> tuple[Any, ...]:
-        gradients = torch._foreach_mul(ctx.saved_tensors, ctx.factors)
-        torch._foreach_mul_(gradients, grad[0])
-        return (None, *gradients)
+        return (None, *torch._foreach_mul(ctx.saved_tensors, grad[0] * ctx.factor))
 
 
 def _scales(

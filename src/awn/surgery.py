@@ -57,7 +57,7 @@ def resize_(model: nn.Module, optimizer: Optimizers, *, generator: torch.Generat
     """
     optimizers = list_optimizers(optimizer)
     groups = require_groups(model)
-    stored = torch.stack([group.width.log_nu.detach() for group in groups]).tolist()  # one read for all layers
+    stored = _read([group.width.log_nu for group in groups])
     settled = []
     for group, log_nu in zip(groups, stored, strict=True):
         try:
@@ -66,12 +66,12 @@ def resize_(model: nn.Module, optimizer: Optimizers, *, generator: torch.Generat
             raise NonFiniteError(_lost_number(model, group, optimizers, error)) from None
     if optimizers and any(group.width.optimizer_may_be_stale for group in groups):
         _catch_up_(model, groups, optimizers)
+    if settled == [(group.width.units, log_nu) for group, log_nu in zip(groups, stored, strict=True)]:
+        return {}
     targets = {group.name: units for group, (units, _) in zip(groups, settled, strict=True)}
     drifted = [(group, was, now) for group, was, (_, now) in zip(groups, stored, settled, strict=True) if was != now]
     for group, _, now in drifted:  # past a bound: back to it, before new units are drawn by their importance
         group.width.move_(now)
-    if all(group.width.units == targets[group.name] for group in groups):
-        return {}
     try:
         return set_units_(model, targets, optimizers, generator=generator)
     except Exception:
@@ -146,11 +146,12 @@ def _prepare(
         for group in groups:
             if group.name in moves:
                 group.width.set_units(moves[group.name].after, moves[group.name].capacity)
-        inputs = active_inputs(groups)
         drawn = []
-        for tensor, axes in tensors.items():
-            first_new = [moves[group.name].before if group.name in moves else group.width.units for group, _ in axes]
-            drawn += draw_new_units(new.get(tensor, tensor), axes, first_new, inputs, generator)
+        if any(move.after > move.before for move in moves.values()):
+            inputs = active_inputs(groups)
+            for tensor, axes in tensors.items():
+                first = [moves[group.name].before if group.name in moves else group.width.units for group, _ in axes]
+                drawn += draw_new_units(new.get(tensor, tensor), axes, first, inputs, generator)
         return _Prepared(new, states, drawn)
     except BaseException as error:
         for width, snapshot in before:
@@ -183,6 +184,13 @@ def _commit_(
                 setattr(axis.module, name, axis.tensor.shape[axis.dim])
     for optimizer, states in zip(optimizers, prepared.states, strict=True):
         _rewire_(optimizer, prepared.new, states)
+
+
+def _read(numbers: Sequence[Tensor]) -> list[float]:
+    """Tensors of one number each as numbers: one by one where they are at hand, all at once from an accelerator."""
+    if all(number.is_cpu for number in numbers):
+        return [number.item() for number in numbers]
+    return torch.stack([number.detach() for number in numbers]).tolist()
 
 
 def list_optimizers(optimizer: Optimizers) -> list[Optimizer]:
@@ -271,8 +279,9 @@ def _clear_dropped_(tensor: Tensor, axes: GovernedAxes, moves: Mapping[str, _Mov
     for group, axis in axes:
         if group.name in moves:
             end = min(moves[group.name].before * axis.repeat, tensor.shape[axis.dim])
-            start = min(moves[group.name].after * axis.repeat, end)
-            tensor.narrow(axis.dim, start, end - start).zero_()
+            start = moves[group.name].after * axis.repeat
+            if start < end:
+                tensor.narrow(axis.dim, start, end - start).zero_()
 
 
 def _clear_dropped_in_place_(

@@ -87,7 +87,8 @@ class Width(nn.Module):
     @property
     def nu(self) -> Tensor:
         """ν, the family's learned value, as a tensor that gradients flow through."""
-        return self.log_nu.exp() + self.family.lower
+        above = self.log_nu.exp()
+        return above + self.family.lower if self.family.lower else above
 
     @property
     def value(self) -> float:
@@ -100,7 +101,9 @@ class Width(nn.Module):
         >>> Width(Exponential.for_units(2, scale="unit"), block=4).importance()
         tensor([1.0000, 0.2154, 0.0000, 0.0000], grad_fn=<MulBackward0>)
         """
-        return self.family.importance(self.index, self.nu) * self.active
+        buffers: dict[str, Any] = self._buffers  # as attributes they would take as long to find as to use
+        importance: Tensor = self.family.importance(buffers["index"], self.nu) * buffers["active"]
+        return importance
 
     def soft_units(self) -> Tensor:
         """The width before it is rounded up, S⁻¹(1 − k): a tensor that gradients flow through."""

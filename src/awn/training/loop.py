@@ -101,7 +101,7 @@ def _train_epoch(
         else:
             terms = Objective.of_data(nll)
         optimizer.zero_grad()
-        terms.total.backward()
+        terms.backward()
         if options.clip is not None:
             nn.utils.clip_grad_norm_(model.parameters(), options.clip)
         optimizer.step()
