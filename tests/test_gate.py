@@ -240,3 +240,14 @@ def test_a_compiled_model_sees_new_widths_with_at_most_one_recompilation():
         faster(x).sum().backward()
         optimizer.step()
     assert 1 <= len(compiled) <= 2
+
+
+def test_a_cached_weight_is_computed_once_and_is_not_another_modules() -> None:
+    model = awn.AdaptiveMLP(2, 2)
+    other = copy.deepcopy(model)
+    assert model.output.weight is not model.output.weight
+    with parametrize.cached():
+        assert model.output.weight is model.output.weight
+        assert other.output.weight is other.output.weight
+        assert other.output.weight is not model.output.weight
+    assert not parametrize._cache
