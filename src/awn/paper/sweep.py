@@ -71,8 +71,8 @@ class Sweep:
             if waiting:
                 self._collect()
         if self._failures:
-            reasons = "; ".join(dict.fromkeys(self._failures.values()))
-            raise SweepError(f"{len(self._failures)} runs could not be made: {reasons}. The others are kept.")
+            reasons = " ".join(dict.fromkeys(self._failures.values()))
+            raise SweepError(f"not all runs could be made. {reasons} What is finished is kept.")
         return outcomes
 
     def _ready(self, jobs: Sequence[Job]) -> bool:
