@@ -15,7 +15,7 @@ from awn.paper.workers import Workers, local_workers
 
 
 def tiny_settings(settings: Settings, **changes: Any) -> Settings:
-    small: dict[str, Any] = {"epochs": 2, "batch_size": 512, **changes}
+    small: dict[str, Any] = {"epochs": 2, "batch_size": 1024, **changes}
     return settings.change(**small)
 
 

@@ -14,6 +14,7 @@ from awn.paper.protocol import AnyCase, Experiment, Finished, Outcome, Profile, 
 from awn.paper.run import Job, Record
 from awn.paper.store import Store
 from awn.paper.workers import Workers
+from awn.provenance import provenance
 
 Tell = Callable[[str], None]
 
@@ -43,6 +44,8 @@ class Sweep:
         self._asked: set[str] = set()
         self._records: dict[str, Record] = {}
         self._failures: dict[str, str] = {}
+        made_by = provenance()
+        self._origin = {name: made_by[name] for name in ("command", "commit")}  # a worker elsewhere knows neither
         self.made = 0
 
     def run(self, protocol: Protocol) -> list[Outcome]:
@@ -71,8 +74,8 @@ class Sweep:
             if waiting:
                 self._collect()
         if self._failures:
-            reasons = "; ".join(dict.fromkeys(self._failures.values()))
-            raise SweepError(f"{len(self._failures)} runs could not be made: {reasons}. The others are kept.")
+            reasons = " ".join(dict.fromkeys(self._failures.values()))
+            raise SweepError(f"not all runs could be made. {reasons} What is finished is kept.")
         return outcomes
 
     def _ready(self, jobs: Sequence[Job]) -> bool:
@@ -106,6 +109,7 @@ class Sweep:
             except Exception as error:
                 self._failures[job.key] = f"{job.settings.dataset}: {error}"
                 continue
+            record["from"] |= self._origin
             self._store.keep(self._experiment.runs_folder, job, record)
             self._records[job.key] = record
             self.made += 1

@@ -47,7 +47,7 @@ def local_workers(workers: int) -> Iterator[Workers]:
 
 
 @contextmanager
-def ray_workers(address: str) -> Iterator[Workers]:
+def ray_workers(address: str, work: Callable[[Job, Path | None, bool], Record] = make) -> Iterator[Workers]:
     """A Ray cluster, or with `local` one that is started here and ended with the sweep.
 
     Ray makes a run again whose worker has died; runs of other workers are not touched.
@@ -58,7 +58,7 @@ def ray_workers(address: str) -> Iterator[Workers]:
         raise MissingExtraError('running on Ray needs ray: pip install "awn[ray]"') from None
     ray.init(address=None if address == "local" else address, log_to_driver=False, include_dashboard=False)
     try:
-        remote = ray.remote(num_cpus=1, max_retries=3)(make)
+        remote = ray.remote(num_cpus=1, max_retries=3)(work)
         # Ray has a queue of its own, which sees machines come and go.
         yield Workers(lambda job, scratch, resume: remote.remote(job, scratch, resume).future(), _RAYS_QUEUE)
     finally:

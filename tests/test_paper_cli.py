@@ -1,0 +1,84 @@
+"""`awn paper`: list, run and report, as typed."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from awn.cli.app import main
+from awn.paper.experiments import EXPERIMENTS
+from paper_cases import tiny
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
+    """Run a command in this process, in a folder of its own, with tiny experiments."""
+    monkeypatch.chdir(tmp_path)
+    for name, (experiment, show) in EXPERIMENTS.items():
+        monkeypatch.setitem(EXPERIMENTS, name, (replace(experiment, small=tiny(experiment.small)), show))
+
+    def call(*words: Any) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["awn", "paper", *map(str, words)])
+        capsys.readouterr()
+        code: Any = 0
+        try:
+            main()
+        except SystemExit as stopped:
+            code = stopped.code or 0
+        return (code, *capsys.readouterr())
+
+    return call
+
+
+def test_list_names_every_experiment(run):
+    code, out, _ = run("list", "--json")
+    assert code == 0
+    assert list(json.loads(out)) == list(EXPERIMENTS)
+    assert len(EXPERIMENTS) == 15
+    assert all(name in run("list")[1] for name in EXPERIMENTS)
+
+
+def test_run_and_report(run, tmp_path):
+    code, out, err = run("run", "table1", "--only", "doublemoon", "--seeds", 2, "--json")
+    assert code == 0, err
+    assert json.loads(out) == {"experiment": "table1", "profile": "small", "cases": 2, "runs": 2 * (2 + 2)}
+    assert "DoubleMoon, AWN: done" in err
+    found = json.loads((tmp_path / "results/paper/table1/small/doublemoon-awn.json").read_text())
+    assert "Final runs here: 2." in found["says"]
+    assert not any((tmp_path / "runs/paper").iterdir())  # nothing is left to resume
+    code, out, _ = run("run", "table1", "--only", "DoubleMoon", "--seeds", 2, "--json", "--quiet", "--resume")
+    assert json.loads(out)["runs"] == 0
+    code, _, err = run("report")
+    assert code == 0, err
+    assert "## Table 1" in (tmp_path / "docs/paper.md").read_text()
+    assert (tmp_path / "results/paper/report.html").is_file()
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["run", "table2"], "no experiment is called 'table2'. There are: table1, retrain"),
+        (["run", "table1", "--only", "ImageNet"], "no case has the data set 'ImageNet'. There are: DoubleMoon"),
+        (["run", "table1", "--profile", "large"], "large"),
+        (["run", "table1", "--seeds", "0"], "greater than or equal to 1"),
+    ],
+)
+def test_a_wrong_call_is_told_what_is_wrong(run, words, says):
+    code, _, err = run(*words)
+    assert code == 2
+    assert says in err
+
+
+def test_missing_data_is_said_and_ends_with_code_2(run, monkeypatch, tmp_path):
+    monkeypatch.setenv("AWN_DATA", str(tmp_path / "nowhere"))
+    code, _, err = run("run", "table1", "--only", "NCI1")
+    assert code == 2
+    assert "NCI1_node_labels.txt is missing" in err

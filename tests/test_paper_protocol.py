@@ -1,0 +1,338 @@
+"""The protocol: what is selected and retrained, what a search asks for, and that a sweep never repeats a run."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from awn.errors import ArgumentError, NonFiniteError
+from awn.importance import Exponential
+from awn.paper import run as run_module
+from awn.paper.models import MLP, Fixed, Learned
+from awn.paper.protocol import Case, Experiment, Finished, Protocol, Searched, Stages
+from awn.paper.run import Job, LearningRate, Record, count_plateaus, train
+from awn.paper.search import make_proposer
+from awn.paper.settings import Settings, Training, fingerprint
+from awn.paper.store import Store, slug
+from awn.paper.sweep import SweepError
+from awn.paper.workers import Workers, local_workers, make
+from awn.prior import Anneal
+from awn.training import Progress
+from paper_cases import run_here, run_with
+
+TINY = Settings("DoubleMoon", MLP(), Fixed(4), Training(2, 1024))
+ADAPTIVE = TINY.change(widths=Learned(Exponential(rate=0.1)))
+
+
+def experiment(*cases: Case, seeds: int = 2) -> Experiment:
+    protocol = Protocol(cases, seeds, "tiny.")
+    return Experiment("tiny", "Tiny", "A test.", protocol, protocol)
+
+
+def scored(job: Job, score: float | None) -> Finished:
+    return Finished(job, {"failed": "lost"} if score is None else {"validation": {"score": score}, "widths": {"a": 5}})
+
+
+def play(stages: Stages, score) -> tuple[list[list[Job]], object]:
+    """Answer every stage by scores that a function gives."""
+    asked, answer = [], None
+    try:
+        while True:
+            jobs = list(stages.send(answer))
+            asked.append(jobs)
+            answer = [scored(job, score(job)) for job in jobs]
+    except StopIteration as end:
+        return asked, end.value
+
+
+# Settings
+
+
+def test_settings_that_differ_anywhere_have_other_names():
+    varied = [
+        ADAPTIVE,
+        TINY,
+        ADAPTIVE.change(quantile=0.5),
+        ADAPTIVE.change(importance=Exponential(rate=0.2)),
+        ADAPTIVE.change(width_mean=0.05, width_scale=Anneal(1.0, 0.1, 1, 2)),
+        ADAPTIVE.change(epochs=3),
+        ADAPTIVE.change(fold=1),
+        ADAPTIVE.change(measure=("truncation",)),
+    ]
+    keys = [Job(settings, seed, final).key for settings in varied for seed in (0, 1) for final in (True, False)]
+    assert len(set(keys)) == len(keys)
+    assert fingerprint(TINY) == fingerprint(Settings("DoubleMoon", MLP(), Fixed(4), Training(2, 1024)))
+
+
+def test_a_field_that_no_part_has_is_refused():
+    with pytest.raises(ArgumentError, match="no part of the settings has a field 'quantile'"):
+        TINY.change(quantile=0.5)
+
+
+# Stages
+
+
+def test_the_best_of_a_grid_is_retrained_with_every_seed_and_only_then_tested():
+    grid = TINY.vary(units=(4, 8, 16))
+    asked, outcome = play(
+        Case("Fixed", grid).stages(3), lambda job: {4: 0.1, 8: 0.9, 16: 0.9}[job.settings.widths.units]
+    )
+    assert [(job.settings, job.final) for job in asked[0]] == [(settings, False) for settings in grid]
+    assert [(job.settings, job.seed, job.final) for job in asked[1]] == [(grid[1], seed, True) for seed in range(3)]
+    assert outcome.chosen == grid[1]  # the first of equally good ones
+
+
+def test_with_one_entry_there_is_nothing_to_select():
+    asked, _ = play(Case("AWN", (ADAPTIVE,)).stages(2), lambda job: 0.5)
+    assert [[job.final for job in jobs] for jobs in asked] == [[True, True]]
+
+
+def test_a_case_may_have_a_number_of_seeds_of_its_own_until_the_caller_gives_one():
+    protocol = Protocol((Case("AWN", (ADAPTIVE,), seeds=1),), 10, "tiny.")
+    asked, _ = play(protocol.cases[0].stages(protocol.seeds), lambda job: 0.5)
+    assert len(asked[0]) == 1
+    changed = protocol.with_seeds(4)
+    asked, _ = play(changed.cases[0].stages(changed.seeds), lambda job: 0.5)
+    assert len(asked[0]) == 4
+    assert "Final runs here: 4." in changed.says
+
+
+def test_a_run_whose_loss_is_lost_is_never_chosen():
+    grid = TINY.vary(units=(4, 8))
+    _, outcome = play(Case("Fixed", grid).stages(1), lambda job: None if job.settings.widths.units == 4 else -3.0)
+    assert outcome.chosen == grid[1]
+
+
+# Search
+
+
+@pytest.mark.parametrize("kind", ["grid", "random", "local", "bayes"])
+def test_a_search_keeps_to_its_budget_and_its_range(kind):
+    widths = (8, 16, 24, 128, 256)
+    asked, outcome = play(
+        Searched(kind, TINY, kind, widths).stages(1), lambda job: -abs(job.settings.widths.units - 24)
+    )
+    tried = [job.settings.widths.units for jobs in asked[:-1] for job in jobs]
+    assert 0 < len(tried) <= 5
+    assert len(set(tried)) == len(tried), "a width that was tried is not tried again"
+    assert all(8 <= units <= 256 for units in tried)
+    best = max(tried, key=lambda units: -abs(units - 24))
+    assert outcome.chosen.widths.units == best
+    assert [job.settings.widths.units for job in asked[-1]] == [best]
+    if kind == "grid":
+        assert sorted(tried) == list(widths)
+
+
+@pytest.mark.parametrize("top", range(5))
+def test_local_search_climbs_to_the_top_of_a_hill(top):
+    widths = [1, 2, 3, 4, 5]
+    propose, tried = make_proposer("local", widths, seed=3), []
+    for _ in range(12):
+        units = propose(tried)
+        tried.append((units, -abs(units - widths[top])))
+    assert units == widths[top]
+
+
+# Runs
+
+
+def test_a_run_says_everything_about_itself():
+    record = train(Job(ADAPTIVE.change(measure=("truncation", "removal", "activations", "variance")), 3, final=True))
+    json.dumps(record, allow_nan=False)
+    assert record["seed"] == 3
+    assert record["settings"]["widths"]["importance"] == {"kind": "Exponential", "scale": "mass", "rate": 0.1}
+    assert record["data"]["train"] == 3600
+    assert record["epochs"] == len(record["history"]["epoch"]) == 2
+    assert {"commit", "date", "torch", "command"} <= record["from"].keys()
+    units = record["widths"]["hidden1"]
+    assert record["history"]["widths"]["hidden1"][record["best_epoch"] - 1] == units
+    measured = record["measured"]
+    assert measured["truncation"]["importance"][0] == measured["truncation"]["random"][0] == record["test"]["accuracy"]
+    assert measured["removal"]["first"][0] == record["test"]["accuracy"]
+    assert len(measured["removal"]["each"]) == len(measured["activations"]["hidden1"]["mean"]) == units
+
+
+def test_a_run_of_a_seed_is_the_same_whenever_it_is_made():
+    one, two, other = (train(Job(ADAPTIVE, seed, final=True)) for seed in (0, 0, 1))
+    for part in ("validation", "test", "widths"):
+        assert one[part] == two[part]
+    assert one["test"] != other["test"]
+
+
+def test_model_selection_never_sees_the_test_part_and_draws_its_own_parts():
+    selecting, final = (train(Job(TINY, 0, final=final)) for final in (False, True))
+    assert selecting["test"] is None
+    assert selecting["data"]["test"] is None
+    assert (selecting["data"]["train"], selecting["data"]["validation"]) == (3600, 400)
+    assert selecting["data"]["checksum"] != final["data"]["checksum"]
+
+
+def test_a_loss_that_is_lost_is_a_result(monkeypatch):
+    def lose(*_: object, **__: object) -> None:
+        raise NonFiniteError("the loss is not finite")
+
+    monkeypatch.setattr(run_module, "fit", lose)
+    record = train(Job(TINY, 0, final=True))
+    assert record["failed"] == "the loss is not finite"
+    assert "test" not in record
+
+
+def test_a_run_that_was_stopped_goes_on_and_ends_as_if_it_had_not_been(monkeypatch, tmp_path):
+    job = Job(ADAPTIVE.change(epochs=6, milestones=(2, 4)), 0, final=True)
+    whole = train(job)
+    monkeypatch.setattr("awn.training.run._SECONDS_BETWEEN_CHECKPOINTS", -1.0)
+    with monkeypatch.context() as patch:
+        ordinary = LearningRate.on_epoch_end
+
+        def stop(self: LearningRate, progress: Progress) -> None:
+            ordinary(self, progress)
+            if progress.epoch == 4:
+                raise KeyboardInterrupt
+
+        patch.setattr(LearningRate, "on_epoch_end", stop)
+        with pytest.raises(KeyboardInterrupt):
+            train(job, tmp_path)
+    resumed = train(job, tmp_path, resume=True)
+    for part in ("validation", "test", "widths", "history"):
+        assert resumed[part] == whole[part]
+
+
+def test_the_learning_rate_falls_at_milestones_and_on_plateaus():
+    settings = TINY.change(epochs=4, lr=0.1, milestones=(1, 3), factor=0.5)
+    rates: list[float] = []
+
+    class Note(LearningRate):
+        def on_epoch_end(self, progress: Progress) -> None:
+            super().on_epoch_end(progress)
+            rates.append(progress.optimizer.param_groups[0]["lr"])
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run_module, "LearningRate", Note)
+        train(Job(settings, 0, final=False))
+    assert rates == pytest.approx([0.05, 0.05, 0.025, 0.025])
+    assert count_plateaus([1.0] * 7, patience=2) == 2
+
+
+# Sweeps
+
+
+def test_a_sweep_that_was_killed_goes_on_and_repeats_nothing(tmp_path):
+    tested = experiment(Case("AWN", (ADAPTIVE,)), Case("Fixed", TINY.vary(units=(4, 8))))
+    calls: list[Job] = []
+
+    def dying(job: Job, scratch: Path | None, resume: bool):
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        calls.append(job)
+        with local_workers(1) as workers:
+            return workers.submit(job, scratch, resume)
+
+    with pytest.raises(KeyboardInterrupt):
+        run_with(Workers(dying, 1), tested, tested.small, tmp_path)
+    files = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("runs/*/*.json")}
+    assert len(files) == 3
+    outcomes, sweep = run_here(tested, tested.small, tmp_path)
+    assert sweep.made == 6 - 3
+    assert all(path.stat().st_mtime_ns == before for path, before in files.items())
+    assert {len(outcome.final) for outcome in outcomes} == {2}
+    assert not list(tmp_path.rglob("*.unfinished"))
+    assert run_here(tested, tested.small, tmp_path)[1].made == 0
+
+
+def test_cases_that_ask_for_the_same_run_share_it(tmp_path):
+    tested = experiment(Case("one", (TINY,)), Case("two", (TINY,)))
+    outcomes, sweep = run_here(tested, tested.small, tmp_path)
+    assert sweep.made == 2
+    assert outcomes[0].final == outcomes[1].final
+
+
+def test_processes_find_what_one_process_finds(tmp_path):
+    tested = experiment(Case("AWN", (ADAPTIVE,)))
+    with local_workers(2) as workers:
+        there, _ = run_with(workers, tested, tested.small, tmp_path / "two")
+    here, _ = run_here(tested, tested.small, tmp_path / "one")
+    for one, other in zip(here[0].final, there[0].final, strict=True):
+        assert one.record["test"] == other.record["test"]
+        assert other.record["from"]["threads"] == 1
+
+
+def test_a_run_that_cannot_be_made_is_named_and_the_others_are_kept(tmp_path, monkeypatch):
+    monkeypatch.setenv("AWN_DATA", str(tmp_path / "nowhere"))
+    tested = experiment(Case("Fixed", (TINY,)), Case("Fixed", (TINY.change(dataset="pol"),)))
+    with pytest.raises(SweepError, match=r"not all runs could be made. pol: .*201_pol.tsv.gz is missing"):
+        run_here(tested, tested.small, tmp_path)
+    assert len(list(tmp_path.rglob("runs/doublemoon/*.json"))) == 2
+
+
+def test_a_protocol_can_be_cut_to_one_data_set():
+    protocol = Protocol((Case("a", (TINY,)), Case("a", (TINY.change(dataset="Spiral"),))), 1, "tiny.")
+    assert protocol.only("spiral").datasets == ("Spiral",)
+    with pytest.raises(ArgumentError, match="There are: DoubleMoon, Spiral"):
+        protocol.only("MNIST")
+
+
+def test_outcomes_come_back_with_their_records(tmp_path):
+    tested = experiment(Case("Fixed", TINY.vary(units=(4, 8))), seeds=1)
+    run_here(tested, tested.small, tmp_path)
+    (found,) = Store(tmp_path).outcomes(tested, "small")
+    assert [record["final"] for record in found["selection"]] == [False, False]
+    assert found["final"][0]["test"]["accuracy"] > 0.4
+    assert found["says"] == "tiny."
+    assert slug("Fixed+") == "fixed-plus"
+
+
+@pytest.mark.filterwarnings("ignore")  # Ray's own
+def test_on_ray_a_worker_that_is_killed_costs_only_its_own_run(tmp_path):
+    pytest.importorskip("ray", reason="Ray is not installed: pip install awn[ray]")
+    from awn.paper.workers import ray_workers
+
+    notes = tmp_path / "notes"
+    notes.mkdir()
+
+    def noting(job: Job, scratch: Path | None, resume: bool) -> Record:
+        (notes / f"{job.key}.{os.getpid()}.{time.monotonic_ns()}").touch()
+        if job.seed == 0 and len(list(notes.glob(f"{job.key}.*"))) == 1:
+            time.sleep(60)  # in the middle of its run when it is killed
+        return make(job, scratch, resume)
+
+    def killing(job: Job, scratch: Path | None, resume: bool):
+        future = workers.submit(job, scratch, resume)
+        if job.seed == 1:  # the second of the two: both are under way
+            (first,) = wait_for(notes, "*.*.*", lambda found: [p for p in found if p.name.startswith(slow.key)])
+            os.kill(int(first.name.split(".")[1]), signal.SIGKILL)
+        return future
+
+    tested = experiment(Case("AWN", (ADAPTIVE,)))
+    slow = Job(ADAPTIVE, 0, final=True)
+    with ray_workers("local", noting) as workers:
+        outcomes, sweep = run_with(Workers(killing, 2), tested, tested.small, tmp_path / "results")
+    assert sweep.made == 2
+    begun = {job: len(list(notes.glob(f"{Job(ADAPTIVE, job, final=True).key}.*"))) for job in (0, 1)}
+    assert begun == {0: 2, 1: 1}
+    expected = train(slow)
+    assert outcomes[0].final[0].record["test"] == expected["test"]
+
+
+def wait_for(folder: Path, pattern: str, wanted, seconds: float = 60.0) -> list[Path]:
+    """The files that are wanted, as soon as there are any."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        found = wanted(list(folder.glob(pattern)))
+        if found:
+            return found
+        time.sleep(0.05)
+    raise AssertionError(f"nothing appeared in {folder} within {seconds} s")
+
+
+def test_a_worker_uses_one_thread():
+    torch.set_num_threads(2)
+    try:
+        assert make(Job(TINY, 0, True), None, False)["from"]["threads"] == 1
+    finally:
+        torch.set_num_threads(1)
