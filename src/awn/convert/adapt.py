@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +12,6 @@ from torch.nn.utils import parametrize
 
 from awn.axis import Axis
 from awn.convert.hidden import Hidden, Refusal
-from awn.convert.layers import has_numbers
 from awn.convert.patterns import Patterns, as_list, check_patterns, explicit_groups, matches
 from awn.convert.preserve import preserve_, rescale_
 from awn.convert.report import Adapted, Report, Skipped
@@ -89,6 +89,11 @@ def _check_model(model: nn.Module) -> None:
         raise ArgumentError(f"adapt_ takes a torch.nn.Module, got {type(model).__name__}.")
     if isinstance(model, nn.parallel.DistributedDataParallel | nn.DataParallel):
         raise ArgumentError(f"adapt the model inside, and wrap it in {type(model).__name__} afterwards.")
+    for name, tensor in itertools.chain(model.named_parameters(), model.named_buffers()):
+        if nn.parameter.is_lazy(tensor):
+            raise ArgumentError(f"{name!r} is lazy: it has no numbers before the first forward. Run one, then adapt_.")
+        if tensor.is_meta:
+            raise ArgumentError(f"{name!r} is on the meta device: it has no numbers. Load them, then adapt_.")
     adaptive = find_groups(model)
     if adaptive:
         raise ArgumentError(
@@ -174,8 +179,6 @@ def _tied(model: nn.Module) -> dict[Tensor, list[str]]:
 def _why_not(hidden: Hidden, ties: dict[Tensor, list[str]]) -> str | None:
     """Why a hidden axis that was found cannot have a learned width after all; None if it can."""
     layers = (*hidden.producers, *hidden.consumers)
-    if not all(has_numbers(layer) for layer in layers):
-        return "it is lazy, and has no weights before the model's first forward. Run one, then call adapt_"
     for layer in layers:
         for parameter in layer.parameters(recurse=False):
             if parameter in ties:

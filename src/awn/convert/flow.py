@@ -3,46 +3,67 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 from torch import fx, nn
 
-from awn.convert.layers import Norm, inputs_of, is_depthwise, kind_of, units_made_by
+from awn.convert.graphs import Shape, Traced
+from awn.convert.layers import Norm, inputs_of, is_changed, is_depthwise, kind_of, size_names, units_made_by
 from awn.convert.operations import (
     ACTIVATIONS,
+    DEVIATIONS,
     LIKE_TANH,
     MIXING,
     NO_TENSOR,
     REDUCTIONS,
+    SIZES,
     SPATIAL_FUNCTIONS,
     SPATIAL_MODULES,
     UNIT_WISE,
     UNIT_WISE_MODULES,
 )
 from awn.convert.shapes import after_reduction, after_reshape, from_end
-from awn.convert.spaces import Other, Space, Units
+from awn.convert.spaces import Count, Other, Sizes, Space, Units
 from awn.initialise import gain_of
 
-# What a node of the graph gives; None for what is no activation, such as a size.
-Value: TypeAlias = Units | Other | None
-Shape: TypeAlias = tuple[int, ...]
+# What a node of the graph gives; None for what is no activation, such as a type.
+Value: TypeAlias = Units | Other | Sizes | Count | None
 
 _RESHAPES = ("view", "reshape", "flatten", "squeeze", "unsqueeze")
+_TORCH = ("torch", "_operator", "builtins", "math")
 
 
 class Flow:
-    """One pass over a graph. `spaces` are then all the units it met, those whose number must stay with the reason."""
+    """Graphs of a forward, followed one by one. `spaces` are then all the units that were met.
 
-    def __init__(self, scope: nn.Module, graph: fx.Graph, shapes: Mapping[fx.Node, Shape]) -> None:
+    Those whose number must stay have the reason.
+    """
+
+    def __init__(self, scope: nn.Module) -> None:
         self._modules = dict(scope.named_modules())
         self._scope = scope
-        self._shapes = shapes
+        self._shapes: Mapping[fx.Node, Shape] = {}
         self._made: dict[nn.Module, Space] = {}
-        self._read: dict[nn.Module, Value] = {}
+        self._read: dict[nn.Module, list[Value]] = {}
         self._values: dict[fx.Node, Value] = {}
-        for node in graph.nodes:
+        #: Every module that is called; and with those whose tensors the forward reads by itself.
+        self.leaves: set[nn.Module] = set()
+        self.layers: set[nn.Module] = set()
+
+    def follow(self, traced: Traced) -> None:
+        """Take in what a graph says: what makes, reads and joins units is added to what is known."""
+        self._shapes = traced.shapes
+        for node in traced.graph.nodes:
             self._values[node] = self._value(node)
+        for node in traced.kept:
+            self._fix_values([self._values[node]], "the forward keeps it in an attribute, where others may read it")
+
+    def fix(self, layer: nn.Module, reason: str) -> None:
+        """The numbers of units that a layer makes and reads must stay."""
+        self._own(layer).fix(reason)
+        self._fix_values(self._read.get(layer, []), reason)
 
     @property
     def spaces(self) -> list[Space]:
@@ -58,26 +79,31 @@ class Flow:
             self._fix_all(node, "it is an output of " + (type(self._scope).__name__ or "the model"))
             return None
         if node.op == "call_module":
-            return self._module(node, self._modules[str(node.target)])
-        name = node.target if isinstance(node.target, str) else node.target.__name__
-        return self._function(node, name)
+            module = self._modules[str(node.target)]
+            self.leaves.add(module)
+            self.layers.add(module)
+            return self._module(node, module)
+        return self._function(node, _name(node.target))
 
     # Modules
 
     def _module(self, node: fx.Node, module: nn.Module) -> Value:
         inputs = list(self._inputs(node))
-        value = inputs[0] if inputs else None
+        value = inputs[0] if len(inputs) == 1 else None
+        if is_changed(module):
+            return self._mixed_by(node, module, "has a hook, or a forward of its own. Set it after adapt_")
         if kind_of(module) and not is_depthwise(module):
             return self._weighted(node, module, value)
-        if not isinstance(value, Units) or len(inputs) > 1:
-            return self._mixed(node, f"{node.target!r}, a {type(module).__name__},", type(module).__name__)
+        if not isinstance(value, Units):
+            return self._mixed_by(node, module)
         if isinstance(module, UNIT_WISE_MODULES):
             if not isinstance(module, nn.Identity | nn.modules.dropout._DropoutNd):
                 value.space.root.gain = gain_of(module)
             return value
         by_unit = isinstance(module, Norm | nn.PReLU) or is_depthwise(module)
         if by_unit and not value.flat and _at_channels(module, value):
-            return self._acts_on_each(module, value)
+            value.space.join(self._own(module), f"a {type(module).__name__}")
+            return value
         if isinstance(module, nn.PReLU) and module.num_parameters == 1:
             return value
         spatial = next((dims for kind, dims in SPATIAL_MODULES.items() if isinstance(module, kind)), None)
@@ -85,28 +111,19 @@ class Flow:
             return value
         if isinstance(module, nn.Flatten):
             return self._reshaped(node, "flatten", value, (module.start_dim, module.end_dim))
-        return self._mixed(node, f"{node.target!r}, a {type(module).__name__},", type(module).__name__)
+        return self._mixed_by(node, module)
 
     def _weighted(self, node: fx.Node, module: nn.Module, value: Value) -> Value:
         """A layer that reads its inputs by a weight, and so makes units of its own."""
         kind = kind_of(module)
         assert kind is not None
-        space = self._made.get(module)
-        if space is None:
-            space = self._made[module] = Space(units_made_by(module))
-            space.makers.append(module)
+        space = self._own(module)
         if getattr(module, "groups", 1) > 1:
             self._fix_all(node, f"{node.target!r} reads its units in {module.groups} groups")
             space.fix(f"it makes its units in {module.groups} groups")
         elif isinstance(value, Units):
             self._reads(node, module, value, kind.unit_dim)
-        earlier = self._read.setdefault(module, value)
-        if isinstance(earlier, Units) != isinstance(value, Units):
-            for one in (earlier, value):
-                if isinstance(one, Units):
-                    one.space.fix(f"{node.target!r} reads its units, and in another place something else")
-        elif isinstance(earlier, Units) and isinstance(value, Units):
-            earlier.space.join(value.space, f"{node.target!r}, which is used twice,")
+        self._read_too(module, value, node.target)
         return Units(space, kind.unit_dim, self._rank(node, 1 - kind.unit_dim if kind.unit_dim < -1 else None))
 
     def _reads(self, node: fx.Node, module: nn.Module, value: Units, dim: int) -> None:
@@ -116,24 +133,41 @@ class Flow:
             value.space.fix(f"{node.target!r} reads its units along another dimension than the one they lie in")
         value.space.root.readers.append(module)
 
-    def _acts_on_each(self, module: nn.Module, value: Units) -> Value:
-        """A norm or a depthwise convolution: it has an entry of its own for each unit."""
-        space = Space(units_made_by(module))
-        space.makers.append(module)
-        known = self._made.setdefault(module, space)
-        value.space.join(known, f"a {type(module).__name__}")
-        return value
+    def _read_too(self, module: nn.Module, value: Value, name: Any) -> None:
+        """All that a layer reads, in whichever place it is used, must be the same units."""
+        values = self._read.setdefault(module, [])
+        values.append(value)
+        units = [one for one in values if isinstance(one, Units)]
+        if 0 < len(units) < len(values):
+            self._fix_values(units, f"{name!r} reads its units, and in another place something else")
+        for other in units[1:]:
+            units[0].space.join(other.space, f"{name!r}, which is used twice,")
+
+    def _own(self, module: nn.Module) -> Space:
+        """The units that a layer makes, or has an entry of its own for."""
+        if module not in self._made:
+            self._made[module] = Space(units_made_by(module))
+            self._made[module].makers.append(module)
+        return self._made[module]
 
     # Functions and methods
 
     def _function(self, node: fx.Node, name: str) -> Value:
         values = list(self._inputs(node))
-        if name in NO_TENSOR or (name == "getattr" and node.args[1] in NO_TENSOR):
+        asked = str(node.args[1]) if name == "getattr" else name
+        if asked in NO_TENSOR:
             return None
+        if asked in SIZES or (name == "getitem" and isinstance(values[0], Sizes)):
+            return self._size(node, asked, values[0])
+        if name not in _RESHAPES:
+            numbers = [value for value in values if isinstance(value, Sizes | Count)]
+            self._fix_values(numbers, f"{name} computes with the number of its units, which changes")
         units = [value for value in values if isinstance(value, Units)]
         if not units:
-            # Sizes, and what is computed from them, are no activations.
-            return Other(f"what {name} gives", self._shapes.get(node)) if values and any(values) else None
+            self._fix_all(node, f"{name} computes with the number of its units, which changes")
+            # Numbers, and what is computed from them, are no activations.
+            activation = any(isinstance(value, Other) for value in values)
+            return Other(f"what {name} gives", self._shapes.get(node)) if activation else None
         if name in UNIT_WISE:
             return self._entry_by_entry(node, name, values)
         value = units[0]
@@ -146,12 +180,14 @@ class Flow:
                 return self._moved(node, name, value)
             if name in SPATIAL_FUNCTIONS and value.dim < -SPATIAL_FUNCTIONS[name]:
                 return value
-            if name == "pad" and isinstance(node.args[1], tuple | list) and value.dim < -(len(node.args[1]) // 2):
+            padding = _argument(node, 1, "pad", None)
+            if name == "pad" and isinstance(padding, tuple | list) and value.dim < -(len(padding) // 2):
                 return value
             if name == "interpolate" and value.rank is not None and value.dim == 1 - value.rank:
                 return value
             if name in ("softmax", "log_softmax", "cumsum"):
-                dims = from_end(_argument(node, 1, "dim", -1), value.rank)
+                dim = _argument(node, 1, "dim", None)
+                dims = from_end(dim, value.rank) if isinstance(dim, int) else None
                 if dims is not None and value.dim not in dims:
                     return value
             if name == "getitem":
@@ -171,13 +207,29 @@ class Flow:
         for other in values:
             if isinstance(other, Other) and not _broadcasts(other, first.dim):
                 first.space.fix(f"{name} joins its units with {other.what}, whose width is fixed")
-        return first
+        ranks = [value.rank for value in units] + [_rank_of(value) for value in values if isinstance(value, Other)]
+        known = [rank for rank in ranks if rank is not None]
+        return replace(first, rank=self._rank(node, max(known) if len(known) == len(ranks) else None))
+
+    def _size(self, node: fx.Node, name: str, value: Value) -> Value:
+        """A shape, or a number in it."""
+        if isinstance(value, Sizes):
+            value, index = value.of, node.args[1]
+        elif name == "size" and (len(node.args) > 1 or node.kwargs):
+            index = _argument(node, 1, "dim", None)
+        elif name in ("size", "shape"):
+            return Sizes(value) if isinstance(value, Units | Other) else None
+        else:
+            index = None
+        if index == 0:
+            return Count(None)
+        return Count(value.space) if isinstance(value, Units) and _may_name(index, value) else None
 
     def _reshaped(self, node: fx.Node, name: str, value: Units, dims: tuple[int, ...]) -> Value:
         before, after = self._shape(node.args[0]), self._shapes.get(node)
         if before is not None and after is not None:
             place = after_reshape(before, len(before) + value.dim, after)
-            if place is not None and not (name in ("view", "reshape") and _is_written(node, place[0], len(after))):
+            if place is not None and self._follows(node, name, place[0], value.space):
                 return Units(value.space, place[0], len(after), value.flat or place[1])
         elif value.rank is not None and value.dim == 1 - value.rank and self._flattens_channels(node, name, dims):
             return Units(value.space, -1, 2, flat=True)
@@ -189,6 +241,21 @@ class Flow:
         self._fix_all(node, f"{name} {how}")
         return Other(f"what {name} gives", after)
 
+    def _follows(self, node: fx.Node, name: str, place: int, space: Space) -> bool:
+        """Whether the size of the units' dimension in a view follows the width: left open, or read from the units."""
+        if name not in ("view", "reshape"):
+            return True
+        sizes = [self._values[size] if isinstance(size, fx.Node) else size for size in _sizes(node)]
+        if -place > len(sizes) or any(isinstance(size, Sizes) for size in sizes):
+            return False
+        at_place = sizes.pop(place)
+        if any(isinstance(size, Count) and size.space for size in sizes):
+            return False
+        if isinstance(at_place, Count) and at_place.space is not None:
+            at_place.space.join(space, name)  # their number is that of other units: they go together
+            return True
+        return bool(at_place == -1)
+
     def _flattens_channels(self, node: fx.Node, name: str, dims: tuple[int, ...]) -> bool:
         """Whether [samples, channels, …] becomes [samples, channels · …], as far as that is told without shapes."""
         if name == "flatten":
@@ -196,11 +263,12 @@ class Flow:
             end = dims[1] if len(dims) > 1 else _argument(node, 2, "end_dim", -1)
             return start == 1 and end == -1
         sizes = _sizes(node)
-        return name in ("view", "reshape") and len(sizes) == 2 and isinstance(sizes[0], fx.Node) and sizes[1] == -1
+        samples = isinstance(sizes[0], fx.Node) and self._values[sizes[0]] == Count(None) if sizes else False
+        return name in ("view", "reshape") and samples and sizes[1:] == [-1]
 
     def _reduced(self, node: fx.Node, name: str, value: Units) -> Value:
         dims = from_end(_argument(node, 1, "dim", ()), value.rank)
-        if dims and not value.flat:
+        if dims and not value.flat and (len(node.args) < 3 or name not in DEVIATIONS):
             keepdim = bool(_argument(node, 2, "keepdim", False))
             dim = after_reduction(value.dim, dims, keepdim)
             if dim is not None:
@@ -226,7 +294,7 @@ class Flow:
         plain = all(isinstance(one, int | slice) for one in index)
         if plain and value.rank is not None and len(index) <= value.rank + value.dim:
             taken = sum(isinstance(one, int) for one in index)
-            return Units(value.space, value.dim, value.rank - taken, value.flat)
+            return replace(value, rank=self._rank(node, value.rank - taken))
         return self._mixed(node, "an index", "getitem")
 
     # What nodes have in common
@@ -235,12 +303,11 @@ class Flow:
         path, _, name = str(node.target).rpartition(".")
         owner = self._modules.get(path)
         shape = tuple(getattr(getattr(owner, name, None), "shape", ()))
-        if owner is not None and kind_of(owner):
+        if owner is not None and size_names(owner):
             # Its weight is used by the forward itself: what becomes of the units then is not known.
-            space = self._made.setdefault(owner, Space(units_made_by(owner)))
-            space.makers.append(owner)
-            space.fix(f"the forward uses {node.target!r} directly")
-            self._read.setdefault(owner, Other("the forward itself"))
+            self.layers.add(owner)
+            self._own(owner).fix(f"the forward uses {node.target!r} directly")
+            self._read_too(owner, Other("the forward itself"), path)
         return Other(f"{node.target!r}, of shape {shape},", shape)
 
     def _inputs(self, node: fx.Node) -> Iterator[Value]:
@@ -251,9 +318,24 @@ class Flow:
         self._fix_all(node, f"{what} {why}")
         return Other(f"what {what.rstrip(',')} gives", self._shapes.get(node))
 
+    def _mixed_by(self, node: fx.Node, module: nn.Module, why: str | None = None) -> Value:
+        kind = type(module).__name__
+        what = f"{node.target!r}, a {kind},"
+        if size_names(module):
+            self.fix(module, f"{what} {why or 'acts on something else than units'}")
+        if why is None:
+            return self._mixed(node, what, kind)
+        self._fix_all(node, f"{what} {why}")
+        return Other(f"what {node.target!r} gives", self._shapes.get(node))
+
     def _fix_all(self, node: fx.Node, reason: str) -> None:
-        for value in self._inputs(node):
-            if isinstance(value, Units):
+        self._fix_values(self._inputs(node), reason)
+
+    def _fix_values(self, values: Iterable[Value], reason: str) -> None:
+        for value in values:
+            if isinstance(value, Sizes):
+                value = value.of
+            if isinstance(value, Units | Count) and value.space is not None:
                 value.space.fix(reason)
 
     def _shape(self, argument: Any) -> Shape | None:
@@ -284,11 +366,27 @@ def _argument(node: fx.Node, place: int, name: str, default: Any) -> Any:
 
 def _sizes(node: fx.Node) -> list[Any]:
     """The numbers that a view, a reshape or a permute is given, in a list or one by one."""
-    given = node.args[1:]
+    given = (*node.args[1:], *node.kwargs.values())
     return list(itertools.chain.from_iterable(size if isinstance(size, tuple | list) else [size] for size in given))
 
 
-def _is_written(node: fx.Node, place: int, rank: int) -> bool:
-    """Whether the size of the units' dimension stands in the code as a number, which no change of width would move."""
-    sizes = _sizes(node)
-    return len(sizes) == rank and isinstance(sizes[place], int) and sizes[place] != -1
+def _name(target: Any) -> str:
+    """The name of a function or a method of torch; a function of someone else's by its full name, which none has."""
+    if isinstance(target, str):
+        return target
+    home, name = getattr(target, "__module__", None) or "torch", getattr(target, "__name__", repr(target))
+    return name if home.split(".")[0] in _TORCH else f"{home}.{name}"
+
+
+def _rank_of(other: Other) -> int | None:
+    return None if other.shape is None else len(other.shape)
+
+
+def _may_name(index: Any, value: Units) -> bool:
+    """Whether an index into the shape of an activation may name the dimension of its units."""
+    if isinstance(index, int):
+        dims = from_end(index, value.rank)
+        return dims is None or dims == [value.dim]
+    if value.rank is not None and isinstance(index, slice):
+        return value.rank + value.dim in range(value.rank)[index]
+    return index != slice(None, -1, None) or value.dim < -1

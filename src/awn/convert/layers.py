@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor, nn
 
 from awn.axis import Axis
@@ -124,6 +124,26 @@ def input_axes(layer: nn.Module, units: int) -> list[Axis]:
     return [Axis(layer, "weight", kind.in_dim, "consumer", repeat=size // units, size_name=recorded)]
 
 
-def has_numbers(layer: nn.Module) -> bool:
-    """Whether a layer's tensors exist: those of a lazy layer do not before its first forward."""
-    return not any(isinstance(p, torch.nn.parameter.UninitializedParameter) for p in layer.parameters())
+def is_changed(module: nn.Module) -> bool:
+    """Whether a module does something else than its class says: a hook is set on it, or its forward was replaced.
+
+    >>> layer = nn.Linear(2, 3)
+    >>> hook = layer.register_forward_hook(lambda module, args, result: result * 2)
+    >>> is_changed(layer)
+    True
+    """
+    return bool(module._forward_hooks or module._forward_pre_hooks or "forward" in module.__dict__)
+
+
+def size_names(layer: nn.Module) -> Sequence[str]:
+    """The attributes in which a layer that awn can resize records its sizes.
+
+    >>> size_names(nn.Linear(2, 3))
+    ('out_features', 'in_features')
+    """
+    if isinstance(layer, Norm):
+        return ("num_features",)
+    if isinstance(layer, nn.PReLU):
+        return ("num_parameters",)
+    kind = kind_of(layer)
+    return tuple(name for name in (kind.out_name, kind.in_name) if hasattr(layer, name)) if kind else ()

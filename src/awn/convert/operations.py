@@ -15,18 +15,21 @@ _ENTRY_BY_ENTRY = """
     abs neg exp log log1p sqrt rsqrt square pow sin cos erf clamp clamp_ clamp_min clamp_max clip round floor ceil sign
     reciprocal contiguous clone detach to float double half bfloat16 type type_as
     add add_ iadd sub sub_ isub mul mul_ imul div div_ truediv itruediv maximum minimum masked_fill addcmul lerp
-    zeros_like ones_like
+    zeros_like ones_like expand_as
 """
 ACTIVATIONS = frozenset(_ACTIVATIONS.split())
 LIKE_TANH = frozenset(_LIKE_TANH.split())
 # Of one activation, or of several entry by entry.
 UNIT_WISE = frozenset(_ENTRY_BY_ENTRY.split()) | ACTIVATIONS | LIKE_TANH
 
-# What they give is no activation: a size, a type, a device.
-_SIZES = "size dim numel len shape dtype device ndim is_floating_point _assert"
-NO_TENSOR = frozenset(_SIZES.split())
+# What they give is no activation: a type, a device, a number of dimensions.
+NO_TENSOR = frozenset(["dim", "dtype", "device", "ndim", "is_floating_point", "_assert"])
+# They give a shape, or a number from it.
+SIZES = frozenset(["size", "shape", "numel", "nelement", "len"])
 
-REDUCTIONS = frozenset(["mean", "sum", "amax", "amin", "std", "var", "norm"])
+# Their third argument says something about the divisor; of the others, whether the dimension is kept.
+DEVIATIONS = frozenset(["std", "var"])
+REDUCTIONS = frozenset(["mean", "sum", "amax", "amin"]) | DEVIATIONS
 
 UNIT_WISE_MODULES: tuple[type[nn.Module], ...] = (
     nn.Identity,

@@ -92,3 +92,17 @@ class Other:
 
     what: str
     shape: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The shape of an activation, which a forward has asked for."""
+
+    of: Units | Other
+
+
+@dataclass(frozen=True)
+class Count:
+    """A number that a forward took from a shape: of units, or of samples if there is no space."""
+
+    space: Space | None

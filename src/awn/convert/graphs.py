@@ -1,0 +1,220 @@
+"""Graphs of a module's forward, one for each way in which it may run: as it trains or not, with an argument or without.
+
+A graph shows one path through the code. Whatever could send the real call along another one must be tried as well, or
+the forward counts as one that cannot be traced.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor, fx, nn
+from torch.utils import _pytree as pytree
+
+from awn.checkpoint import random_states
+from awn.convert.layers import is_changed, size_names
+from awn.convert.untouched import untouched
+
+Shape: TypeAlias = tuple[int, ...]
+# Modules of these libraries are looked into by rules alone: their forwards are not meant to be traced.
+_NOT_TRACED = ("torch.nn", "transformers.", "torch_geometric.")
+_PLAIN = (bool, int, float, str, type(None))
+
+
+class UntraceableError(Exception):
+    """Why the forward of a module cannot be known from graphs."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """The arguments that a module was called with, and what it returned."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    result: Any
+
+
+@dataclass(frozen=True)
+class Traced:
+    """A graph of a forward; the shapes of its activations, if they are known; and those that it keeps on a module."""
+
+    graph: fx.Graph
+    shapes: Mapping[fx.Node, Shape]
+    kept: Sequence[fx.Node]
+
+
+def graphs_of(module: nn.Module, opaque: Collection[nn.Module], calls: Sequence[Call]) -> list[Traced]:
+    """Every way in which a forward may run: as the example called it, or else with each optional argument and without.
+
+    >>> class Twice(nn.Module):
+    ...     def forward(self, x, mask=None):
+    ...         return x if mask is None else x * mask
+    >>> sum(len(one.graph.nodes) for one in graphs_of(Twice(), [], []))   # with and without, training or not
+    16
+    """
+    if "forward" in module.__dict__:
+        raise UntraceableError(f"the forward of this {type(module).__name__} was replaced")
+    ways: list[tuple[Call | None, dict[str, Any]]] = [(call, _concrete(module, call)) for call in calls]
+    ways = ways or [(None, choice) for choice in _choices(module)]
+    traced = []
+    for training in (True, False):
+        for call, concrete in ways:
+            with untouched(module):
+                module.train(training)
+                graph = _trace(module, opaque, concrete)
+                kept = [proxy.node for part in module.modules() for proxy in _proxies(part.__dict__)]
+                shapes = {} if call is None else _shapes(module, graph, call, concrete, check=not training)
+                traced.append(Traced(graph, shapes, kept))
+    return traced
+
+
+def layers_measured(module: nn.Module, opaque: Collection[nn.Module], calls: Sequence[Call]) -> list[nn.Module]:
+    """The layers whose recorded size, such as `out_features`, a forward computes with: it changes with the width."""
+    concrete = _concrete(module, calls[0]) if calls else next(_choices(module))
+    layers = [layer for layer in module.modules() if size_names(layer)]
+
+    def code(changed: Sequence[nn.Module]) -> str:
+        with untouched(module):
+            for layer in changed:
+                for name in size_names(layer):
+                    setattr(layer, name, getattr(layer, name) + 1)
+            try:
+                return str(_trace(module, opaque, concrete))
+            except UntraceableError as error:  # an assertion about sizes
+                return str(error)
+
+    present = code([])
+    return [] if code(layers) == present else [layer for layer in layers if code([layer]) != present]
+
+
+def is_leaf(module: nn.Module) -> bool:
+    """Whether a module is of a library whose forwards are not looked into, or one that hooks have changed."""
+    of_library = type(module).__module__.startswith(_NOT_TRACED) and not isinstance(module, nn.Sequential)
+    return of_library or is_changed(module)
+
+
+class _Activation(fx.Proxy):
+    """A proxy that passes for a tensor, so that code which asks takes the path that it takes with real ones."""
+
+    _is_param = False
+    _is_buffer = False
+
+    __class__ = property(lambda self: Tensor)
+
+
+class _Tracer(fx.Tracer):
+    def __init__(self, opaque: Collection[nn.Module]) -> None:
+        super().__init__()
+        self._opaque = opaque
+
+    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        return m in self._opaque or is_leaf(m)
+
+    def proxy(self, node: fx.Node) -> fx.Proxy:
+        return _Activation(node, self)
+
+    def create_arg(self, a: Any) -> Any:
+        return a.node if _is_proxy(a) else super().create_arg(a)
+
+
+def _is_proxy(value: Any) -> bool:
+    return issubclass(type(value), fx.Proxy)
+
+
+def _trace(module: nn.Module, opaque: Collection[nn.Module], concrete: Mapping[str, Any]) -> fx.Graph:
+    before = random_states()
+    try:
+        graph = _Tracer(opaque).trace(module, concrete_args=dict(concrete))
+    except Exception as error:  # whatever code of others does that cannot be traced
+        first_line = (str(error).splitlines() or [""])[0]
+        raise UntraceableError(f"the forward of {type(module).__name__} cannot be traced: {first_line}") from error
+    if not _same(before, random_states()):
+        raise UntraceableError(f"the forward of {type(module).__name__} draws random numbers, and may go by them")
+    return graph
+
+
+def _parameters(module: nn.Module) -> dict[str, inspect.Parameter]:
+    several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    given = inspect.signature(module.forward).parameters
+    return {name: parameter for name, parameter in given.items() if parameter.kind not in several}
+
+
+def _choices(module: nn.Module) -> Iterator[dict[str, Any]]:
+    """The optional arguments of a forward at their defaults, and with one after the other of them given."""
+    defaults = {name: one.default for name, one in _parameters(module).items() if one.default is not one.empty}
+    plain = {name: default for name, default in defaults.items() if isinstance(default, _PLAIN)}
+    yield plain
+    for name, default in plain.items():
+        if default is None:
+            yield {other: value for other, value in plain.items() if other != name}
+        elif isinstance(default, bool):
+            yield {**plain, name: not default}
+
+
+def _concrete(module: nn.Module, call: Call) -> dict[str, Any]:
+    """The arguments of a call that are no tensors, given or by default: code may go by them."""
+    bound = inspect.signature(module.forward).bind(*call.args, **call.kwargs)
+    bound.apply_defaults()
+    return {name: bound.arguments[name] for name in _parameters(module) if isinstance(bound.arguments[name], _PLAIN)}
+
+
+def _proxies(value: Any) -> Iterator[fx.Proxy]:
+    """The activations in an attribute of a module."""
+    if _is_proxy(value):
+        yield value
+    elif isinstance(value, dict | list | tuple | set):
+        for one in value.values() if isinstance(value, dict) else value:
+            yield from _proxies(one)
+
+
+class _ShapeReader(fx.Interpreter):
+    def __init__(self, module: fx.GraphModule) -> None:
+        super().__init__(module)
+        self.shapes: dict[str, Shape] = {}
+
+    def run_node(self, n: fx.Node) -> Any:
+        result = super().run_node(n)
+        if isinstance(result, Tensor):
+            self.shapes[n.name] = tuple(result.shape)
+        return result
+
+
+def _shapes(
+    module: nn.Module, graph: fx.Graph, call: Call, concrete: Mapping[str, Any], *, check: bool
+) -> dict[fx.Node, Shape]:
+    """The shape of every activation in a call; `check`: and whether the graph computes what the module did."""
+    reader = _ShapeReader(fx.GraphModule(module, graph))
+    bound = inspect.signature(module.forward).bind(*call.args, **call.kwargs).arguments
+    # To the name of an argument that is no tensor the tracer adds a number.
+    values = [
+        bound[name] if name in bound else concrete[re.sub(r"_\d+$", "", name)]
+        for name in (str(node.target) for node in graph.nodes if node.op == "placeholder")
+    ]
+    module.eval()
+    try:
+        with torch.no_grad():
+            result = reader.run(*values)
+    except Exception as error:
+        raise UntraceableError(f"the forward of {type(module).__name__} does not run as traced: {error}") from error
+    if check and not _same(result, call.result):
+        raise UntraceableError(f"the forward of {type(module).__name__} computes something else than what was traced")
+    return {node: reader.shapes[node.name] for node in graph.nodes if node.name in reader.shapes}
+
+
+def _same(one: Any, two: Any) -> bool:
+    """Whether two results agree, tensor by tensor and number by number."""
+    (first, form), (second, other_form) = pytree.tree_flatten(one), pytree.tree_flatten(two)
+    if form != other_form:
+        return False
+    for a, b in zip(first, second, strict=True):
+        if isinstance(a, Tensor) and isinstance(b, Tensor):
+            if a.shape != b.shape or not torch.allclose(a, b, rtol=1e-3, atol=1e-5, equal_nan=True):
+                return False
+        elif isinstance(a, _PLAIN) and a != b:
+            return False
+    return True
