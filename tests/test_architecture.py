@@ -21,6 +21,7 @@ PACKAGE = Path(awn.__file__).parent
 CORE = [
     "_version",
     "errors",
+    "distributed",
     "importance",
     "axis",
     "width",

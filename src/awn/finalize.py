@@ -6,6 +6,7 @@ import copy
 
 from torch import nn
 
+from awn.distributed import unwrapped
 from awn.gate import remove_gate_
 from awn.groups import WIDTH_NAME, require_groups
 from awn.mlp import AdaptiveMLP
@@ -26,7 +27,7 @@ def finalize(model: nn.Module) -> nn.Module:
       (2): Linear(in_features=10, out_features=2, bias=True)
     )
     """
-    plain = copy.deepcopy(model)
+    plain = copy.deepcopy(unwrapped(model))
     groups = require_groups(plain)
     present = {group.name: group.width.units for group in groups}
     set_units_(plain, present, None, capacities=present)

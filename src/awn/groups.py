@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from awn.axis import Axis
+from awn.distributed import refuse_sharded, unwrapped
 from awn.errors import ArgumentError
 from awn.gate import Gate, gate_
 from awn.width import Width
@@ -54,7 +55,7 @@ def find_groups(model: nn.Module) -> list[WidthGroup]:
     ['hidden.0', 'hidden.1']
     """
     found: dict[Width, str] = {}
-    _collect_widths(model, "", found)
+    _collect_widths(unwrapped(model), "", found)
     return [WidthGroup(path, width) for width, path in found.items()]
 
 
@@ -105,6 +106,7 @@ def connect_(width: Width, axes: Sequence[Axis]) -> None:
     """
     producers = [axis for axis in axes if axis.role == "producer"]
     consumers = [axis for axis in axes if axis.role == "consumer"]
+    refuse_sharded(axis.tensor for axis in axes)
     _check_connection(width, producers, consumers)
     width.axes = (*producers, *consumers)
     producers[0].module.register_module(WIDTH_NAME, width)
@@ -197,6 +199,7 @@ def axes_by_tensor(groups: Sequence[WidthGroup]) -> dict[Tensor, list[tuple[Widt
 
 def tensor_names(model: nn.Module) -> dict[Tensor, str]:
     """The name a person would use for each tensor of a model: without the parametrization's detour."""
+    model = unwrapped(model)
     named = [*model.named_parameters(), *model.named_buffers()]
     return {tensor: plain_name(name) for name, tensor in named}
 
