@@ -295,6 +295,25 @@ def delayed(rank: int) -> None:
     awn.resize_(model, torch.optim.Adam(model.parameters()))
 
 
+def dealt_out(rank: int) -> None:
+    """An optimizer whose state is spread over the ranks."""
+    from torch.distributed.optim import ZeroRedundancyOptimizer
+
+    model = DistributedDataParallel(build())
+    optimizer = ZeroRedundancyOptimizer(model.parameters(), torch.optim.Adam)
+    awn.resize_(model, optimizer)
+
+
+def broadcast_buffers(rank: int, batch_norm: bool) -> list[str]:
+    """The buffers that DDP broadcasts in every forward, once widths are resized."""
+    model = DistributedDataParallel(build(batch_norm=batch_norm))
+    awn.resize_(model, torch.optim.Adam(model.parameters()))
+    model.module.hidden[0].width.move_to_(40)
+    awn.resize_(model, torch.optim.Adam(model.parameters()))
+    loss_of(model, samples(4)).backward()
+    return list(model.named_module_buffers)
+
+
 def sharded(rank: int, ranks: int) -> list[str]:
     """What FSDP2 and awn say to each other."""
     from torch.distributed.device_mesh import init_device_mesh

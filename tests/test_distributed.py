@@ -141,6 +141,19 @@ def test_options_that_hold_on_to_parameters_are_refused(ranks: Ranks) -> None:
         assert "delay_all_reduce_named_params" in str(told)
 
 
+def test_an_optimizer_spread_over_the_ranks_is_refused(ranks: Ranks) -> None:
+    for told in ranks.run(rank_cases.dealt_out, 2):
+        assert isinstance(told, awn.AwnError)
+        assert "ZeroRedundancyOptimizer" in str(told)
+
+
+def test_what_every_rank_works_out_is_not_broadcast(ranks: Ranks) -> None:
+    assert ranks.run(rank_cases.broadcast_buffers, 2, False) == [[], []]
+    statistics = [f"norms.{layer}.{name}" for layer in (0, 1) for name in ("running_mean", "running_var")]
+    for told in ranks.run(rank_cases.broadcast_buffers, 2, True):
+        assert sorted(name for name in told if not name.endswith("num_batches_tracked")) == statistics
+
+
 def test_fully_shard_is_refused_with_the_reason(ranks: Ranks) -> None:
     for told in ranks.run(rank_cases.sharded, 2, 2):
         assert not isinstance(told, Exception), told

@@ -22,6 +22,7 @@ from awn.distributed import (
     rewrap_,
     several_ranks,
     share_,
+    spare_,
     unwrapped,
     watch_,
 )
@@ -119,7 +120,7 @@ def set_units_(
     tensors = {
         tensor: axes for tensor, axes in axes_by_tensor(groups).items() if any(group.name in moves for group, _ in axes)
     }
-    check_parallel(model, tensors)
+    check_parallel(model, tensors, optimizers)
     _check_optimizers(model, list(tensors), optimizers)
     with torch.no_grad():
         prepared = _prepare(model, groups, tensors, optimizers, moves, generator)
@@ -238,11 +239,12 @@ def _gates(groups: Sequence[WidthGroup]) -> list[nn.Module]:
 def _catch_up_(model: nn.Module, groups: Sequence[WidthGroup], optimizers: Sequence[Optimizer]) -> None:
     """After changes without an optimizer at hand: it must hold the tensors, and have no state of units that went."""
     tensors = axes_by_tensor(groups)
-    check_parallel(model, tensors)
+    check_parallel(model, tensors, optimizers)
     _check_optimizers(model, [*tensors, *(group.width.log_nu for group in groups)], optimizers)
     beyond = {group.name: _Move(group.width.capacity, group.width.units, group.width.capacity) for group in groups}
     with torch.no_grad():
         _clear_dropped_in_place_(tensors, {}, optimizers, beyond)
+    spare_(model, [buffer for group in groups for buffer in group.width.buffers()])
     for group in groups:
         group.width.optimizer_may_be_stale = False
 
