@@ -76,12 +76,11 @@ def make(width: int, layers: int) -> tuple[awn.AdaptiveMLP, nn.Module]:
 
 
 def step_cost(width: int, layers: int, samples: int, repeats: int) -> dict[str, float]:
-    """A step with the prior and the check for a resize, over a step of the plain network; and what they hold."""
+    """A step with the prior and the check for a resize, over a step of the plain network."""
     adaptive, plain = make(width, layers)
     steps = adaptive_step(adaptive, adaptive, samples), plain_step(plain, samples)
     times = in_turns(steps, repeats)
-    held = [sum(p.numel() * p.element_size() for p in model.parameters()) for model in (adaptive, plain)]
-    return {"time": times[0] / times[1], "bytes": held[0] / held[1]}
+    return {"time": times[0] / times[1]}
 
 
 def adaptive_step(model: nn.Module, bare: nn.Module, samples: int) -> Callable[[], None]:
@@ -175,10 +174,10 @@ def rank_cost(rank: int, store: str, number: int, width: int, repeats: int, answ
 
 def show(content: dict[str, Any]) -> None:
     """Markdown tables."""
-    print("| hidden layers | units each | samples a step | time, adaptive / plain | bytes of the weights |")
-    print("|---|---|---|---|---|")
+    print("| hidden layers | units each | samples a step | time, adaptive / plain |")
+    print("|---|---|---|---|")
     for row in content["steps"]:
-        print(f"| {row['layers']} | {row['width']} | {row['samples']} | {row['time']:.2f} | {row['bytes']:.3f} |")
+        print(f"| {row['layers']} | {row['width']} | {row['samples']} | {row['time']:.2f} |")
     print()
     names = [name for name in content["ranks"][0] if name not in ("ranks", "width")]
     print("| ranks | units | " + " | ".join(names) + " |")
