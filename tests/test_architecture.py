@@ -23,6 +23,7 @@ CORE = [
     "errors",
     "names",
     "example",
+    "distributed",
     "importance",
     "axis",
     "width",

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from awn._version import __version__
 from awn.axis import Axis
+from awn.distributed import rank_of, unwrapped
 from awn.errors import CheckpointError
 from awn.files import json_file, read_tensors, tensor_file, unfinished_name, write_files
 from awn.groups import connect_, find_groups, is_width_entry, plain_name, require_groups
@@ -46,12 +47,17 @@ class Stateful(Protocol):
 def save(model: nn.Module, folder: str | Path) -> None:
     """Write a model's weights, widths and settings to a folder, as config.json and model.safetensors.
 
+    A model in a DistributedDataParallel is written by rank 0, without the wrapper; other ranks do nothing.
+
     >>> import awn, tempfile
     >>> folder = tempfile.mkdtemp()
     >>> awn.save(awn.AdaptiveMLP(2, 2), folder)
     >>> awn.widths(awn.load(folder))
     {'hidden.0': 231}
     """
+    if rank_of(model) > 0:
+        return
+    model = unwrapped(model)
     config = describe(model)
     content = tensor_file(dict(model.state_dict()), config)
     write_files({Path(folder) / "model.safetensors": content, Path(folder) / "config.json": json_file(config)})
@@ -121,16 +127,19 @@ def save_run(
     """Write all that a run needs to go on as if it had never stopped: one file, replaced whole.
 
     Besides the model and its optimizer: the random states of Python, NumPy and torch; `parts`, anything with a state
-    dict (`scheduler=…, scaler=…`); and `extra`, numbers, strings, tensors, and lists and dicts of them.
+    dict (`scheduler=…, scaler=…`); and `extra`, numbers, strings, tensors, and lists and dicts of them. A run of
+    several processes, whose model is in a DistributedDataParallel, is written by rank 0; other ranks do nothing.
 
     >>> import awn, tempfile
     >>> model = awn.AdaptiveMLP(2, 2)
     >>> optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     >>> awn.save_run(Path(tempfile.mkdtemp()) / "run.safetensors", model, optimizer, extra={"epoch": 7})
     """
+    if rank_of(model) > 0:
+        return
     tensors: dict[str, Tensor] = {}
     state = {
-        "model": dict(model.state_dict()),
+        "model": dict(unwrapped(model).state_dict()),
         "optimizers": [one.state_dict() for one in list_optimizers(optimizer)],
         "kinds": [type(one).__name__ for one in list_optimizers(optimizer)],
         "parts": {name: part.state_dict() for name, part in parts.items()},
@@ -143,6 +152,9 @@ def save_run(
 
 def resume_run_(path: str | Path, model: nn.Module, optimizer: Optimizers, **parts: Stateful) -> Any:
     """Bring a model, its optimizer and other parts to where `save_run` left them; returns `extra`.
+
+    Of several processes every one calls it; they may be more or fewer than those of the run that was saved. The random
+    states are rank 0's, and the other ranks keep their own.
 
     >>> import awn, tempfile
     >>> model = awn.AdaptiveMLP(2, 2)
@@ -160,7 +172,8 @@ def resume_run_(path: str | Path, model: nn.Module, optimizer: Optimizers, **par
         one.load_state_dict(saved)
     for name, part in parts.items():
         part.load_state_dict(state["parts"][name])
-    set_random_states(state["random"])
+    if rank_of(model) == 0:
+        set_random_states(state["random"])
     return state["extra"]
 
 
@@ -201,6 +214,7 @@ def set_random_states(states: Mapping[str, Any]) -> None:
 
 def describe(model: nn.Module) -> Config:
     """A model's widths and axes as data: what `save` writes beside the weights."""
+    model = unwrapped(model)
     groups = require_groups(model)
     paths = {module: path for path, module in model.named_modules()}
     described: Config = {"type": type(model).__name__}

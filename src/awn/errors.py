@@ -25,6 +25,10 @@ class ResizeError(AwnError, RuntimeError):
     """A change of width that cannot be made."""
 
 
+class RankError(AwnError, RuntimeError):
+    """Processes that are not in step, or share a model in a way that a change of width cannot follow."""
+
+
 class NonFiniteError(AwnError, ArithmeticError):
     """A loss, a weight or a learned width that is no longer a number."""
 

@@ -7,6 +7,7 @@ import math
 
 from torch import nn
 
+from awn.distributed import unwrapped
 from awn.gate import remove_gate_
 from awn.groups import WIDTH_NAME, require_groups
 from awn.importance import check_units
@@ -30,7 +31,7 @@ def finalize(model: nn.Module, *, round_to: int = 1) -> nn.Module:
     )
     """
     check_units("round_to", round_to)
-    plain = copy.deepcopy(model)
+    plain = copy.deepcopy(unwrapped(model))
     groups = require_groups(plain)
     present = {group.name: group.width.units for group in groups}
     sizes = {name: math.ceil(units / round_to) * round_to for name, units in present.items()}

@@ -55,10 +55,9 @@ def _reader(name: str) -> Callable[[nn.Module], Tensor]:
     def read(module: nn.Module) -> Tensor:
         if not parametrize._cache_enabled:
             return _gated(module, name)
-        key = (id(module), name)
-        if key not in parametrize._cache:
-            parametrize._cache[key] = _gated(module, name)
-        weight: Tensor = parametrize._cache[key]
+        weight = parametrize._cache.get((id(module), name))
+        if weight is None:
+            weight = parametrize._cache[id(module), name] = _gated(module, name)
         return weight
 
     return read
@@ -69,7 +68,7 @@ def _gated(module: nn.Module, name: str) -> Tensor:
     held = parametrizations._modules[name]
     weight: Tensor = held.original
     for gate in held._modules.values():
-        weight = gate.forward(weight)
+        weight = gate(weight) if gate._forward_pre_hooks else gate.forward(weight)
     return weight
 
 

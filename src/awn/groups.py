@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from awn.axis import Axis
+from awn.distributed import refuse_sharded, unwrapped
 from awn.errors import ArgumentError
 from awn.gate import Gate, gate_
 from awn.width import Width
@@ -56,7 +57,7 @@ def find_groups(model: nn.Module) -> list[WidthGroup]:
     ['hidden.0', 'hidden.1']
     """
     found: dict[Width, str] = {}
-    _collect_widths(model, "", found)
+    _collect_widths(unwrapped(model), "", found)
     return [WidthGroup(path, width) for width, path in found.items()]
 
 
@@ -123,6 +124,7 @@ def _by_role(axes: Sequence[Axis]) -> tuple[list[Axis], list[Axis]]:
 
 def check_connection(width: Width, axes: Sequence[Axis]) -> None:
     """Refuse what `connect_` cannot do, with nothing changed."""
+    refuse_sharded(axis.tensor for axis in axes)
     producers, consumers = _by_role(axes)
     if width.axes:
         raise ArgumentError("this width is connected already; connect all its axes at once, or make another width.")
@@ -204,6 +206,7 @@ def axes_by_tensor(groups: Sequence[WidthGroup]) -> dict[Tensor, list[tuple[Widt
 
 def tensor_names(model: nn.Module) -> dict[Tensor, str]:
     """The name a person would use for each tensor of a model: without the parametrization's detour."""
+    model = unwrapped(model)
     named = [*model.named_parameters(), *model.named_buffers()]
     return {tensor: plain_name(name) for name, tensor in named}
 

@@ -10,13 +10,14 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, Literal, TypeVar, cast, get_args
 
 import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import update_bn
 from torch.utils.hooks import RemovableHandle
 
+from awn.distributed import unwrapped
 from awn.errors import ArgumentError, NonFiniteError
 from awn.groups import WidthGroup, check_layers, count_parameters, require_groups
 from awn.importance import check_number, check_units, round_up
@@ -116,7 +117,7 @@ def remove_units(
     >>> awn.widths(awn.remove_units(awn.AdaptiveMLP(2, 2), {"hidden.0": range(31)}))    # the most important first
     {'hidden.0': 200}
     """
-    smaller = copy.deepcopy(model)
+    smaller = _copy(model)
     groups = {group.name: group for group in require_groups(smaller)}
     check_layers(list(groups.values()), units)
     kept = {name: _others(name, indices, groups[name].width.units) for name, indices in units.items()}
@@ -258,7 +259,12 @@ def _within_parameters(model: nn.Module, ladder: _Ladder, max_params: int) -> Un
 
 
 def _cut(model: ModelT, units: Units, calibrate: Iterable[Any] | None) -> ModelT:
-    return _cut_(copy.deepcopy(model), units, calibrate)
+    return _cut_(_copy(model), units, calibrate)
+
+
+def _copy(model: ModelT) -> ModelT:
+    """A copy that is by itself: a model in a DistributedDataParallel leaves that behind."""
+    return cast("ModelT", copy.deepcopy(unwrapped(model)))
 
 
 def _cut_(model: ModelT, units: Units, calibrate: Iterable[Any] | None) -> ModelT:

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from awn.distributed import unwrapped
 from awn.errors import CheckpointError
 from awn.groups import WIDTH_NAME, WidthGroup, axes_by_tensor, find_groups, plain_name
 from awn.surgery import Optimizers, list_optimizers, set_units_
@@ -32,11 +33,11 @@ def load_state_dict_(model: nn.Module, state: Mapping[str, Any], optimizer: Opti
     governed = {
         tensor.data_ptr(): [axis.dim for _, axis in axes] for tensor, axes in axes_by_tensor(find_groups(model)).items()
     }
-    own = {name: value for name, value in model.state_dict().items() if isinstance(value, Tensor)}
+    own = {name: value for name, value in unwrapped(model).state_dict().items() if isinstance(value, Tensor)}
     check_shapes(own, state, {name: governed.get(tensor.data_ptr(), []) for name, tensor in own.items()})
     _take_widths_(model, state, "", list_optimizers(optimizer))
     try:
-        model.load_state_dict(state)
+        unwrapped(model).load_state_dict(state)
     except RuntimeError as error:
         raise CheckpointError(f"the state dict does not belong to this {type(model).__name__}: {error}") from None
 
@@ -115,6 +116,7 @@ def _units(layer: str, extra_state: Any, capacity: int) -> int:
 
 def _capacity(model: nn.Module, group: WidthGroup, state: Mapping[str, Any], prefix: str) -> int:
     """The capacity of a group in a state dict, which all its tensors must agree on."""
+    model = unwrapped(model)
     names = {tensor: name for name, tensor in [*model.named_parameters(), *model.named_buffers()]}
     plain = {tensor: plain_name(name) for tensor, name in names.items()}
     found: dict[int, str] = {}

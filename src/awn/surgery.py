@@ -15,7 +15,18 @@ import torch
 from torch import Tensor, nn
 from torch.optim import LBFGS, Optimizer, Rprop
 
-from awn.errors import ArgumentError, NonFiniteError, OptimizerError, ResizeError
+from awn.distributed import (
+    check_in_step,
+    check_parallel,
+    refuse_inside,
+    rewrap_,
+    several_ranks,
+    share_,
+    spare_,
+    unwrapped,
+    watch_,
+)
+from awn.errors import ArgumentError, AwnError, NonFiniteError, OptimizerError, ResizeError
 from awn.groups import WidthGroup, axes_by_tensor, check_layers, non_finite_tensors, require_groups, tensor_names
 from awn.importance import check_units
 from awn.initialise import GovernedAxes, active_inputs, draw_new_units
@@ -46,7 +57,8 @@ def resize_(model: nn.Module, optimizer: Optimizers, *, generator: torch.Generat
 
     Call it between an optimizer's step and the next forward. Units are added or dropped at the end of the list.
     The optimizer stays in use, or all of several: units that are kept keep their state and their gradients,
-    new ones start with none. Pass None only where no optimizer has been built yet.
+    new ones start with none. Pass None only where no optimizer has been built yet. A model that several processes
+    train is passed in its DistributedDataParallel, on all ranks; new units are those that rank 0 draws.
 
     >>> import awn
     >>> model = awn.AdaptiveMLP(2, 2, importance=awn.Exponential.for_units(100))
@@ -66,9 +78,10 @@ def resize_(model: nn.Module, optimizer: Optimizers, *, generator: torch.Generat
             raise NonFiniteError(_lost_number(model, group, optimizers, error)) from None
     if optimizers and any(group.width.optimizer_may_be_stale for group in groups):
         _catch_up_(model, groups, optimizers)
+    targets = {group.name: units for group, (units, _) in zip(groups, settled, strict=True)}
+    _keep_in_step(model, groups, targets)
     if settled == [(group.width.units, log_nu) for group, log_nu in zip(groups, stored, strict=True)]:
         return {}
-    targets = {group.name: units for group, (units, _) in zip(groups, settled, strict=True)}
     drifted = [(group, was, now) for group, was, (_, now) in zip(groups, stored, settled, strict=True) if was != now]
     for group, _, now in drifted:  # past a bound: back to it, before new units are drawn by their importance
         group.width.move_(now)
@@ -107,10 +120,15 @@ def set_units_(
     tensors = {
         tensor: axes for tensor, axes in axes_by_tensor(groups).items() if any(group.name in moves for group, _ in axes)
     }
+    check_parallel(model, tensors, optimizers)
     _check_optimizers(model, list(tensors), optimizers)
     with torch.no_grad():
-        prepared = _prepare(groups, tensors, optimizers, moves, generator)
+        prepared = _prepare(model, groups, tensors, optimizers, moves, generator)
         _commit_(tensors, optimizers, moves, prepared)
+    if prepared.new:
+        rewrap_(model)
+        if unwrapped(model) is model and several_ranks():
+            watch_(_gates([group for group in groups if group.name in moves]))
     if not optimizers:
         for group in groups:
             group.width.optimizer_may_be_stale = True
@@ -127,6 +145,7 @@ class _Prepared:
 
 
 def _prepare(
+    model: nn.Module,
     groups: Sequence[WidthGroup],
     tensors: Mapping[Tensor, GovernedAxes],
     optimizers: Sequence[Optimizer],
@@ -152,11 +171,13 @@ def _prepare(
             for tensor, axes in tensors.items():
                 first = [moves[group.name].before if group.name in moves else group.width.units for group, _ in axes]
                 drawn += draw_new_units(new.get(tensor, tensor), axes, first, inputs, generator)
+        share_(model, [values for _, values in drawn])
         return _Prepared(new, states, drawn)
     except BaseException as error:
         for width, snapshot in before:
             width.restore(snapshot)
-        if not isinstance(error, RuntimeError | MemoryError | TypeError):  # TypeError: a size past what a long holds
+        # TypeError: a size past what a long holds
+        if isinstance(error, AwnError) or not isinstance(error, RuntimeError | MemoryError | TypeError):
             raise
         widest = max(moves, key=lambda name: moves[name].after)
         raise ResizeError(
@@ -211,13 +232,27 @@ def list_optimizers(optimizer: Optimizers) -> list[Optimizer]:
     return optimizers
 
 
+def _keep_in_step(model: nn.Module, groups: Sequence[WidthGroup], targets: Mapping[str, int]) -> None:
+    """Where several processes train the model, all must be about to do the same."""
+    if unwrapped(model) is not model:
+        check_in_step(model, {group.name: (group.width.units, targets[group.name]) for group in groups})
+    elif several_ranks():
+        refuse_inside(_gates(groups)[0])
+
+
+def _gates(groups: Sequence[WidthGroup]) -> list[nn.Module]:
+    return [gate for group in groups for axis in group.consumers for gate in axis.holder.children()]
+
+
 def _catch_up_(model: nn.Module, groups: Sequence[WidthGroup], optimizers: Sequence[Optimizer]) -> None:
     """After changes without an optimizer at hand: it must hold the tensors, and have no state of units that went."""
     tensors = axes_by_tensor(groups)
+    check_parallel(model, tensors, optimizers)
     _check_optimizers(model, [*tensors, *(group.width.log_nu for group in groups)], optimizers)
     beyond = {group.name: _Move(group.width.capacity, group.width.units, group.width.capacity) for group in groups}
     with torch.no_grad():
         _clear_dropped_in_place_(tensors, {}, optimizers, beyond)
+    spare_(model, [buffer for group in groups for buffer in group.width.buffers()])
     for group in groups:
         group.width.optimizer_may_be_stale = False
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import torch
 import typer
@@ -13,6 +13,7 @@ from awn.cli.config import read_config
 from awn.cli.display import LiveDisplay, PlainDisplay
 from awn.cli.folders import run_folder
 from awn.cli.output import err, out, print_json, print_table, say
+from awn.distributed import several_ranks, torchrun_group, wait_for_all
 
 if TYPE_CHECKING:
     from awn.tabular.fitting import TableFit
@@ -43,26 +44,35 @@ def fit(
     """Train a network on a table; its layers find their own width.
 
     Example:  awn fit houses.csv --target price --out runs/houses
-    """
-    from awn.tabular.fitting import fit_table
 
+    Several processes, each with a part of every batch:  torchrun --nproc-per-node 4 -m awn fit houses.csv …
+    """
     torch.set_num_threads(threads)
-    folder = run_folder(out_folder, table, resume=resume, overwrite=overwrite)
     named = {"hidden_layers": hidden_layers, "epochs": epochs, "max_units": max_units, "max_params": max_params}
     options = {**read_config(config), **{name: value for name, value in named.items() if value is not None}}
+    settings = {"task": task, "test_size": test_size, "seed": seed, "options": options, "compare": compare}
+    with torchrun_group() as rank:
+        folder = run_folder(out_folder, table, resume=resume, overwrite=overwrite)
+        wait_for_all()  # every rank has looked before one of them writes
+        result = _fit(table, target, folder, settings, resume=resume, quiet=quiet or rank > 0)
+    if rank > 0:
+        return
+    if as_json:
+        print_json(asdict(result))
+        return
+    for note in result.notes:
+        say(note, quiet=quiet)
+    print_result(result)
+
+
+def _fit(table: Path, target: str, folder: Path, settings: dict[str, Any], *, resume: bool, quiet: bool) -> TableFit:
+    from awn.tabular.fitting import fit_table
+
     display = None if quiet else LiveDisplay(err) if err.is_terminal else PlainDisplay(err)
+    callbacks = [] if display is None else [display]
     try:
-        result = fit_table(
-            table,
-            target,
-            folder,
-            task=task,
-            test_size=test_size,
-            seed=seed,
-            options=options,
-            compare=compare,
-            callbacks=[] if display is None else [display],
-            resume=resume,
+        return fit_table(
+            table, target, folder, **settings, callbacks=callbacks, resume=resume, data_parallel=several_ranks()
         )
     except KeyboardInterrupt:
         begun = (folder / "run").is_dir()
@@ -71,12 +81,6 @@ def fit(
     finally:
         if display is not None:
             display.close()
-    if as_json:
-        print_json(asdict(result))
-        return
-    for note in result.notes:
-        say(note, quiet=quiet)
-    print_result(result)
 
 
 def print_result(result: TableFit) -> None:

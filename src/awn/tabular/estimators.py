@@ -102,8 +102,12 @@ class AdaptiveClassifier(ClassifierMixin, NetworkEstimator):  # type: ignore[mis
         *,
         folder: str | Path | None = None,
         resume: bool = False,
+        data_parallel: bool = False,
     ) -> AdaptiveClassifier:
-        """Train on rows and their classes; `folder` and `resume` are those of `awn.training.fit`."""
+        """Train on rows and their classes; `folder` and `resume` are those of `awn.training.fit`.
+
+        `data_parallel` trains together with the other processes of torch's default group, each given the same rows.
+        """
         frame = self._frame(X, reset=True)
         labels = self._labels(frame, y)
         self.classes_ = np.unique(labels)
@@ -114,7 +118,8 @@ class AdaptiveClassifier(ClassifierMixin, NetworkEstimator):  # type: ignore[mis
         weights = self._class_weights(frame, labels, sample_weight)
         frame, labels, weights = weighted_rows(weights, frame, labels)
         numbers, outputs = np.searchsorted(self.classes_, labels), len(self.classes_)
-        self._train(frame, numbers, outputs, weights, likelihood.categorical, _accuracy, numbers, folder, resume)
+        loss, score = likelihood.categorical, _accuracy
+        self._train(frame, numbers, outputs, weights, loss, score, numbers, folder, resume, data_parallel)
         return self
 
     def partial_fit(
@@ -252,14 +257,19 @@ class AdaptiveRegressor(RegressorMixin, NetworkEstimator):  # type: ignore[misc]
         *,
         folder: str | Path | None = None,
         resume: bool = False,
+        data_parallel: bool = False,
     ) -> AdaptiveRegressor:
-        """Train on rows and their targets; `folder` and `resume` are those of `awn.training.fit`."""
+        """Train on rows and their targets; `folder` and `resume` are those of `awn.training.fit`.
+
+        `data_parallel` trains together with the other processes of torch's default group, each given the same rows.
+        """
         frame = self._frame(X, reset=True)
         weights = self._checked_weights(frame, sample_weight)
         frame, wanted, weights = weighted_rows(weights, frame, self._checked_targets(frame, y))
         targets = self._standardised(wanted, reset=True)
         outputs = targets.shape[1]
-        self._train(frame, targets, outputs, weights, likelihood.gaussian, _minus_error, None, folder, resume)
+        loss, score = likelihood.gaussian, _minus_error
+        self._train(frame, targets, outputs, weights, loss, score, None, folder, resume, data_parallel)
         return self
 
     def partial_fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> AdaptiveRegressor:

@@ -12,6 +12,7 @@ import pandas as pd
 from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.model_selection import train_test_split
 
+from awn.distributed import is_first
 from awn.errors import ArgumentError, TableError
 from awn.files import json_file, write_files
 from awn.groups import count_parameters
@@ -59,11 +60,12 @@ def fit_table(
     compare: bool = True,
     callbacks: Sequence[Callback] = (),
     resume: bool = False,
+    data_parallel: bool = False,
 ) -> TableFit:
     """Train on a table, judge on rows held out, and write the model, the report and a summary to a folder.
 
     `options` are those of `AdaptiveClassifier` or `AdaptiveRegressor`. `compare` also trains an ordinary network of the
-    widths that were learned.
+    widths that were learned. `data_parallel` has all processes of torch's default group train together; rank 0 writes.
     """
     folder = Path(folder)
     if not 0 < test_size < 1:
@@ -77,14 +79,15 @@ def fit_table(
     options = _usable(guess.task, options or {}, parts.y)
     estimator = _make(guess.task, seed, options, callbacks)
     started = time.perf_counter()
-    estimator.fit(parts.X, parts.y, folder=folder / "run", resume=resume)
+    estimator.fit(parts.X, parts.y, folder=folder / "run", resume=resume, data_parallel=data_parallel)
     seconds = time.perf_counter() - started
     notes = [*notes, *estimator.preprocessor_.notes]
 
     scores = {"adaptive": float(estimator.score(parts.X_test, parts.y_test)), "baseline": _baseline(guess.task, parts)}
     if compare:
         fixed = _make(guess.task, seed, {**options, "fixed_widths": list(estimator.widths_.values())}, ())
-        scores["fixed"] = float(fixed.fit(parts.X, parts.y).score(parts.X_test, parts.y_test))
+        fixed.fit(parts.X, parts.y, data_parallel=data_parallel)
+        scores["fixed"] = float(fixed.score(parts.X_test, parts.y_test))
     result = TableFit(
         task=guess.task,
         score_name="accuracy" if guess.task == "classification" else "R²",
@@ -98,7 +101,8 @@ def fit_table(
         report=str(folder / "report.html"),
         notes=notes,
     )
-    _write(result, estimator, parts, Path(table), target, seed)
+    if not data_parallel or is_first():
+        _write(result, estimator, parts, Path(table), target, seed)
     return result
 
 

@@ -25,6 +25,7 @@ from torch import Tensor, nn
 
 from awn.budget import Budget
 from awn.checkpoint import describe, rebuild
+from awn.distributed import together
 from awn.errors import ArgumentError
 from awn.finalize import finalize
 from awn.groups import count_parameters, find_groups
@@ -62,6 +63,7 @@ class NetworkEstimator(BaseEstimator):  # type: ignore[misc]
         stratify: Array | None,
         folder: str | Path | None,
         resume: bool,
+        data_parallel: bool,
     ) -> None:
         """Split off the validation rows, fit the preprocessing on the others, build the network and train it."""
         seed = self._seed()
@@ -72,7 +74,7 @@ class NetworkEstimator(BaseEstimator):  # type: ignore[misc]
         self.model_ = self._make_network(parts[0].x.shape[1], outputs, seed)
         self._check_cap()
         self.history_ = fit(
-            self.model_,
+            together(self.model_) if data_parallel else self.model_,
             parts[0],
             parts[1] if len(validation) else None,
             loss=loss,

@@ -14,6 +14,7 @@ from torch.optim import Optimizer
 
 from awn.budget import Budget
 from awn.checkpoint import random_states, set_random_states
+from awn.distributed import average_, told
 from awn.errors import ArgumentError, NonFiniteError
 from awn.objective import Objective, objective
 from awn.prior import Prior
@@ -54,6 +55,9 @@ def fit(
     The optimizer is Adam unless one is given, whose own learning rates then count. The random generators of torch,
     NumPy and Python are left as they were.
 
+    A model in a DistributedDataParallel is trained by all its ranks together: each is given all the samples, and takes
+    its part of every batch. Rank 0 judges, calls back and writes; a resume may be on another number of ranks.
+
     >>> import awn
     >>> x = torch.randn(64, 2)
     >>> data = Data(x, (x[:, 0] > 0).long())
@@ -63,23 +67,21 @@ def fit(
     (3, ['budget', 'data', 'epoch', 'lr', 'nu', 'score', 'seconds', 'total', 'validation_loss', ...])
     """
     _check(train, validation)
-    minus_loss = _minus_loss(loss)
-    score = score or minus_loss
     with _own_random_numbers(options.seed):
         run = Run(model, train, options, folder, optimizer, objective={"prior": prior, "budget": budget})
         run.resume_() if resume else run.start_afresh()
         progress = run.progress
+        callbacks = callbacks if run.rank == 0 else ()
         for callback in callbacks:
             callback.on_fit_start(progress)
         while progress.epoch < options.epochs and not progress.stop:
             started = time.perf_counter()
             terms = _train_epoch(run, loss, prior, budget, callbacks)
-            if validation is not None:
-                terms["score"] = score(model.eval(), validation)
-                terms["validation_loss"] = -minus_loss(model, validation)
+            terms |= _judge(run, validation, score or _minus_loss(loss), _minus_loss(loss))
             run.end_epoch({**terms, "seconds": time.perf_counter() - started})
             for callback in callbacks:
                 callback.on_epoch_end(progress)
+            progress.stop = bool(told(run.parallel, lambda: [progress.stop], 1)[0])
             run.checkpoint()
         run.finish()
         for callback in callbacks:
@@ -91,11 +93,14 @@ def _train_epoch(
     run: Run, loss: Loss, prior: Prior, budget: Budget | None, callbacks: Sequence[Callback]
 ) -> dict[str, float]:
     """All steps of an epoch; returns the terms of the loss, the data term as its mean over the steps."""
-    model, optimizer, progress, options = run.model.train(), run.optimizer, run.progress, run.options
+    model, optimizer, progress, options = run.parallel.train(), run.optimizer, run.progress, run.options
+    run.draw_apart()
     data_terms = []
-    for batch in run.batches():
+    for batch, share in run.batches():
         with run.autocast():
             nll = loss(model(batch.x), batch.y, batch.weight)
+        if share != 1:
+            nll = nll * share
         if run.learns_width:
             terms = objective(nll, model, len(run.train.y), prior=prior, budget=budget, time=progress.epoch)
         else:
@@ -111,7 +116,7 @@ def _train_epoch(
         for callback in callbacks:
             callback.on_step_end(progress, resized)
         data_terms.append(nll.detach())
-    means = {**terms.terms(), "data": torch.stack(data_terms).mean().item()}
+    means = {**terms.terms(), "data": average_(model, torch.stack(data_terms).mean()).item()}
     means["total"] = means["data"] + means["weights"] + means["width"] + means["budget"]
     if not math.isfinite(means["total"]):  # with learned widths, `objective` has looked at every step
         raise NonFiniteError(
@@ -119,6 +124,15 @@ def _train_epoch(
             "at the data."
         )
     return means
+
+
+def _judge(run: Run, validation: Data | None, score: Score, minus_loss: Score) -> dict[str, float]:
+    """The score and the loss on the samples held out, which rank 0 finds for all."""
+    if validation is None:
+        return {}
+    model = run.model.eval()
+    found = told(run.parallel, lambda: [score(model, validation), -minus_loss(model, validation)], how_many=2)
+    return {"score": found[0], "validation_loss": found[1]}
 
 
 @contextmanager

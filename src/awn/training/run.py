@@ -18,7 +18,8 @@ from torch.optim import Adam, Optimizer
 from torch.optim.lr_scheduler import CosineAnnealingLR, LambdaLR, LRScheduler, ReduceLROnPlateau
 
 from awn.checkpoint import read_extra, resume_run_, save_run
-from awn.errors import ArgumentError, CheckpointError
+from awn.distributed import rank_of, ranks_of, share_, told, unwrapped
+from awn.errors import ArgumentError, CheckpointError, RankError
 from awn.groups import find_groups
 from awn.mlp import AdaptiveMLP
 from awn.state import load_state_dict_
@@ -56,6 +57,10 @@ class Run:
         optimizer: Optimizer | None,
         objective: Mapping[str, Any],
     ) -> None:
+        #: The model as it was given: perhaps in a DistributedDataParallel, which then trains and resizes it.
+        self.parallel = model
+        self.rank, self.ranks = rank_of(model), ranks_of(model)
+        model = unwrapped(model)
         groups = param_groups(model, options.lr, width_lr=options.width_lr, weight_decay=options.weight_decay)
         self.train = train
         self.options = options
@@ -80,12 +85,32 @@ class Run:
         """The model in training."""
         return self.progress.model
 
-    def batches(self) -> Iterator[Data]:
-        """One epoch of minibatches, of nearly equal size: a last one of a single sample would upset a batch norm."""
+    def batches(self) -> Iterator[tuple[Data, float]]:
+        """One epoch of minibatches, of nearly equal size: a last one of a single sample would upset a batch norm.
+
+        Every rank shuffles alike and takes its part of each batch. With it comes how many times the part is an equal
+        one: the loss is multiplied by that, so that the mean over the ranks is the mean over the batch.
+        """
         samples = len(self.train.y)
+        number = math.ceil(samples / self.options.batch_size)
+        if samples // number < self.ranks:
+            raise ArgumentError(
+                f"batches of {samples // number} samples cannot be split over {self.ranks} ranks: use larger ones "
+                "(batch_size), or fewer ranks."
+            )
         order = torch.randperm(samples, generator=self.shuffling).to(self.train.x.device)
-        for rows in order.tensor_split(math.ceil(samples / self.options.batch_size)):
-            yield self.train.rows(rows)
+        for rows in order.tensor_split(number):
+            own = rows.tensor_split(self.ranks)[self.rank]
+            yield self.train.rows(own), len(own) * self.ranks / len(rows)
+
+    def draw_apart(self) -> None:
+        """Give the ranks random numbers of their own, for dropout.
+
+        Rank 0 goes on with its own, which the checkpoint holds; the others start anew in each epoch, from numbers that
+        a resumed run knows as well.
+        """
+        if self.rank > 0:
+            torch.manual_seed(zlib.crc32(f"{self.options.seed} {self.rank} {self.progress.epoch}".encode()))
 
     def autocast(self) -> AbstractContextManager[Any]:
         """Mixed precision, where it is wanted and the device has it."""
@@ -121,7 +146,7 @@ class Run:
             self.scheduler.step(merit)
         else:
             self.scheduler.step()
-        if self.folder is not None:
+        if self.folder is not None and self.rank == 0:
             with (self.folder / "history.jsonl").open("ab") as file:
                 file.write(json_line(row))
 
@@ -138,7 +163,8 @@ class Run:
 
     def checkpoint(self, *, now: bool = False) -> None:
         """Write all that is needed to go on, every few seconds or now."""
-        if self.folder is None or not (now or time.monotonic() - self._last_checkpoint > _SECONDS_BETWEEN_CHECKPOINTS):
+        due = now or time.monotonic() - self._last_checkpoint > _SECONDS_BETWEEN_CHECKPOINTS
+        if self.folder is None or self.rank > 0 or not due:
             return
         extra = {
             "settings": self._settings,
@@ -154,7 +180,7 @@ class Run:
 
     def start_afresh(self) -> None:
         """Clear the folder of an earlier run, which would else be resumed in place of this one."""
-        if self.folder is not None:
+        if self.folder is not None and self.rank == 0:
             (self.folder / "run.safetensors").unlink(missing_ok=True)
             self.progress.history.save(self.folder / "history.jsonl")
 
@@ -165,20 +191,27 @@ class Run:
         path = self.folder / "run.safetensors"
         if path.is_file():
             self._check_same(path, read_extra(path))
-            extra = resume_run_(path, self.model, self.optimizer, scheduler=self.scheduler)
+            extra = resume_run_(path, self.parallel, self.optimizer, scheduler=self.scheduler)
             self.progress.epoch, self.progress.step, self.progress.stop = extra["epoch"], extra["step"], extra["stop"]
             self.progress.history.rows[:] = extra["rows"]
             self.best = extra["best"]
             self.shuffling.set_state(extra["shuffling"])
+        if told(self.parallel, lambda: [self.progress.epoch], 1) != [self.progress.epoch]:
+            raise RankError(
+                f"rank {self.rank} does not find the checkpoint that rank 0 goes on from: {path} must be on a disk "
+                "that all ranks share."
+            )
         # Epochs after the checkpoint are run again: the file must not list them twice.
-        self.progress.history.save(self.folder / "history.jsonl")
+        if self.rank == 0:
+            self.progress.history.save(self.folder / "history.jsonl")
 
     def finish(self) -> None:
         """Bring the model back to its best epoch, widths and all."""
         self.checkpoint(now=True)
         if self.best["state"] is not None:
-            load_state_dict_(self.model, self.best["state"], self.optimizer)
-        self.model.eval()
+            load_state_dict_(self.parallel, self.best["state"], self.optimizer)
+        share_(self.parallel, self.model.buffers())  # every rank has a batch norm's statistics of its own rows
+        self.parallel.eval()
 
     def _check_same(self, path: Path, extra: dict[str, Any]) -> None:
         now, before = self._settings, dict(extra["settings"])
