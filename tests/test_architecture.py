@@ -29,6 +29,7 @@ CORE = [
     "groups",
     "initialise",
     "surgery",
+    "average",
     "state",
     "likelihood",
     "prior",
@@ -45,7 +46,18 @@ CORE = [
 ]
 
 # Packages stand on the core, each on those before it. The front door, awn/__init__.py, opens the core.
-PACKAGES = ["convert", "export", "training", "paper", "report", "tabular", "cli", "__main__"]
+PACKAGES = [
+    "convert",
+    "export",
+    "training",
+    "lightning",
+    "huggingface",
+    "paper",
+    "report",
+    "tabular",
+    "cli",
+    "__main__",
+]
 
 HEAVY = [
     "safetensors",
