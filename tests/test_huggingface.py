@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 import torch
+from accelerate import Accelerator
+from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.utils.data import Dataset, IterableDataset
 from transformers import (
@@ -36,6 +38,7 @@ from transformers import (
 import awn
 from awn.errors import ArgumentError, CheckpointError
 from awn.huggingface import AdaptiveWidthCallback, from_pretrained, save_pretrained
+from awn.state import take_widths_
 
 TOKENS = torch.tensor([[5, 9, 2, 7, 1, 3], [8, 8, 4, 2, 6, 0]])
 
@@ -406,3 +409,68 @@ def test_an_optimizer_of_ones_own_resumes_if_it_is_built_late(tmp_path: Path) ->
     optimizer = torch.optim.AdamW(awn.param_groups(early, lr=0.02, weight_decay=0.1))
     with pytest.raises(awn.AwnError, match="does not hold"):
         run(early, Trainer, str(tmp_path / "checkpoint-4"), optimizers=(optimizer, None))
+
+
+# Accelerate: its optimizer passes on the groups and the state of the one inside, so resize_ takes it as it is
+
+
+def accelerated(
+    folder: Path, steps: int, resume: bool = False, accumulate: int = 1
+) -> tuple[nn.Module, torch.optim.Optimizer]:
+    """The loop of docs/frameworks.md, on batches that follow from the step."""
+    accelerator = Accelerator(cpu=True, gradient_accumulation_steps=accumulate)
+    model = fresh(no_dropout)
+    if resume:  # at other widths than those of the checkpoint
+        awn.set_units_(model, dict.fromkeys(awn.widths(model), 20), optimizer=None)
+    model, optimizer = accelerator.prepare(model, torch.optim.AdamW(awn.param_groups(model, lr=0.02)))
+
+    def take_widths(models: list[nn.Module], input_dir: str) -> None:
+        take_widths_(model, load_file(Path(input_dir) / "model.safetensors"), optimizer)
+
+    accelerator.register_load_state_pre_hook(take_widths)
+    rows = Bytes(64).rows
+    first = 0
+    if resume:
+        accelerator.load_state(str(folder))
+        first = 4
+    for step in range(first * accumulate, steps * accumulate):
+        with accelerator.accumulate(model):
+            tokens = rows[step % 8 * 8 : step % 8 * 8 + 8]
+            loss = model(input_ids=tokens, labels=tokens).loss
+            accelerator.backward(awn.objective(loss, model, n_samples=64, prior=PRIOR).total)
+            optimizer.step()
+            optimizer.zero_grad()
+        if accelerator.sync_gradients:
+            awn.resize_(accelerator.unwrap_model(model), optimizer)
+        if step == 3 and not resume:
+            accelerator.save_state(str(folder))
+    return model, optimizer
+
+
+def by_plain_torch(steps: int, accumulate: int) -> nn.Module:
+    model = fresh(no_dropout)
+    optimizer = torch.optim.AdamW(awn.param_groups(model, lr=0.02))
+    rows = Bytes(64).rows
+    for start in range(0, steps * accumulate, accumulate):
+        for step in range(start, start + accumulate):
+            tokens = rows[step % 8 * 8 : step % 8 * 8 + 8]
+            loss = awn.objective(model(input_ids=tokens, labels=tokens).loss, model, n_samples=64, prior=PRIOR)
+            (loss.total / accumulate).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        awn.resize_(model, optimizer)
+    return model
+
+
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_accelerate_trains_as_plain_torch_does(accumulate: int, tmp_path: Path) -> None:
+    model, optimizer = accelerated(tmp_path, steps=8, accumulate=accumulate)
+    assert type(optimizer).__name__ == "AcceleratedOptimizer"
+    assert awn.widths(model) != awn.widths(fresh(no_dropout))
+    assert_same(model, by_plain_torch(8, accumulate))
+
+
+def test_accelerates_checkpoints_resume_at_their_widths(tmp_path: Path) -> None:
+    whole, _ = accelerated(tmp_path, steps=8)
+    resumed, _ = accelerated(tmp_path, steps=8, resume=True)
+    assert_same(resumed, whole)
