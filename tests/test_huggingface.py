@@ -30,6 +30,7 @@ from transformers import (
     T5Config,
     T5ForConditionalGeneration,
     Trainer,
+    TrainerCallback,
     TrainingArguments,
     ViTConfig,
     ViTForImageClassification,
@@ -350,6 +351,21 @@ def test_an_annealed_prior_goes_by_steps_or_epochs(tmp_path: Path) -> None:
         run = train(model, tmp_path, prior=tightening, own={"clock": clock}, logging_steps=1)
         active = [row["prior/width"] > 0 for row in run.state.log_history if "loss" in row]
         assert active == [False] * 4 + [True] * 4
+
+
+def test_a_logger_after_the_callback_sees_the_widths(tmp_path: Path) -> None:
+    seen: list[dict[str, float]] = []
+
+    class Logger(TrainerCallback):
+        def on_log(self, *_: Any, logs: dict[str, float], **kwargs: Any) -> None:
+            seen.append(dict(logs))
+
+    model = fresh(gpt2)
+    trainer = Trainer(model, arguments(tmp_path, max_steps=2), train_dataset=Bytes(64), callbacks=[Logger()])
+    trainer.callback_handler.callbacks.insert(0, AdaptiveWidthCallback(PRIOR))
+    trainer.train()
+    assert seen[1]["loss"] > 0
+    assert {layer: seen[1][f"width/{layer}"] for layer in awn.widths(model)} == awn.widths(model)
 
 
 # What is refused

@@ -130,6 +130,7 @@ def test_a_run_learns_widths_and_the_task(tmp_path: Path) -> None:
     assert score == pytest.approx(best.best_model_score.item())
     assert awn.widths(model)["network.0"] == saved["network.0.width._extra_state"][0]
     assert_same(weights(model), saved)
+    assert_same(weights(Classifier.load_from_checkpoint(best.best_model_path)), saved)
 
 
 def test_a_resumed_run_equals_the_whole_one(tmp_path: Path) -> None:

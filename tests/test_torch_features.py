@@ -271,5 +271,7 @@ def test_a_compiled_model_may_grow_beyond_its_capacity() -> None:
     for _ in resizing(model, optimizer, [40, 150, 20]):
         x, _ = batch(model)
         torch.testing.assert_close(forward(x), model(x))
+    find_groups(model)[0].width.move_to_(33)
+    assert awn.resize_(forward, optimizer)  # the compiled model will do as well
     assert counters["stats"]["unique_graphs"] > 1  # other shapes: the count above would show them
     torch.compiler.reset()
