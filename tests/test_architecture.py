@@ -31,6 +31,7 @@ CORE = [
     "groups",
     "initialise",
     "surgery",
+    "average",
     "state",
     "likelihood",
     "prior",
@@ -49,7 +50,18 @@ CORE = [
 ]
 
 # Packages stand on the core, each on those before it. The front door, awn/__init__.py, opens the core.
-PACKAGES = ["convert", "export", "training", "report", "paper", "tabular", "cli", "__main__"]
+PACKAGES = [
+    "convert",
+    "export",
+    "training",
+    "lightning",
+    "huggingface",
+    "report",
+    "paper",
+    "tabular",
+    "cli",
+    "__main__",
+]
 
 HEAVY = [
     "safetensors",

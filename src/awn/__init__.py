@@ -5,6 +5,7 @@ import typing as _typing
 
 from awn import likelihood, nn
 from awn._version import __version__
+from awn.average import follow_widths_
 from awn.axis import Axis
 from awn.budget import Budget
 from awn.checkpoint import load, resume_run_, save, save_run
@@ -50,6 +51,7 @@ __all__ = [
     "count_parameters",
     "finalize",
     "find_groups",
+    "follow_widths_",
     "likelihood",
     "load",
     "load_state_dict_",

@@ -42,6 +42,18 @@ def load_state_dict_(model: nn.Module, state: Mapping[str, Any], optimizer: Opti
         raise CheckpointError(f"the state dict does not belong to this {type(model).__name__}: {error}") from None
 
 
+def take_widths_(model: nn.Module, state: Mapping[str, Any], optimizer: Optimizers = None) -> None:
+    """Bring a model and its optimizer to the widths of a state dict, which something else loads afterwards.
+
+    >>> import awn
+    >>> wide, narrow = awn.AdaptiveMLP(2, 2), awn.AdaptiveMLP(2, 2, importance=awn.Exponential.for_units(8))
+    >>> take_widths_(narrow, wide.state_dict())
+    >>> awn.widths(narrow)
+    {'hidden.0': 231}
+    """
+    _take_widths_(model, state, "", list_optimizers(optimizer))
+
+
 def follow_state_dicts_(model: nn.Module) -> None:
     """Have `model.load_state_dict` bring the model to the widths of what it loads."""
     model.register_load_state_dict_pre_hook(_take_widths_on_load)
