@@ -44,7 +44,7 @@ CORE = [
 ]
 
 # Packages stand on the core, each on those before it. The front door, awn/__init__.py, opens the core.
-PACKAGES = ["convert", "export", "training", "paper", "report", "tabular", "cli", "__main__"]
+PACKAGES = ["convert", "export", "training", "paper", "report", "tabular", "bench", "cli", "__main__"]
 
 HEAVY = [
     "safetensors",
