@@ -3,7 +3,7 @@ VENV ?= .venv
 PYTHON ?= python3
 READY := $(VENV)/.ready
 
-.PHONY: run test check format clean
+.PHONY: run test check format bench clean
 .DELETE_ON_ERROR:
 
 run: $(READY)
@@ -23,6 +23,9 @@ check: $(READY)
 format: $(READY)
 	$(VENV)/bin/ruff check --fix .
 	$(VENV)/bin/ruff format .
+
+bench: $(READY)
+	$(VENV)/bin/awn bench
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

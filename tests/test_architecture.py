@@ -59,6 +59,7 @@ PACKAGES = [
     "report",
     "paper",
     "tabular",
+    "bench",
     "cli",
     "__main__",
 ]

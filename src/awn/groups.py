@@ -66,7 +66,7 @@ def _collect_widths(module: nn.Module, path: str, found: dict[Width, str]) -> No
     for name, child in module._modules.items():
         if isinstance(child, Width):
             found.setdefault(child, path)
-        elif child is not None and child._modules:
+        elif child is not None and child._modules and name != "parametrizations":
             _collect_widths(child, f"{path}.{name}" if path else name, found)
 
 

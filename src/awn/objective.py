@@ -103,7 +103,7 @@ def objective(
     if not isinstance(nll, Tensor) or nll.dim() != 0:
         found = f"shape {tuple(nll.shape)}" if isinstance(nll, Tensor) else repr(nll)
         raise ArgumentError(f"nll must be a tensor of one number, the mean over the batch; got {found}.")
-    if not isinstance(prior, Prior) or not isinstance(budget, Budget | None):
+    if not isinstance(prior, Prior) or not (budget is None or isinstance(budget, Budget)):
         raise ArgumentError(f"prior must be an awn.Prior and budget an awn.Budget or None; got {prior!r}, {budget!r}.")
     check_units("n_samples", n_samples)
     groups = require_groups(model)
@@ -115,7 +115,7 @@ def objective(
         None if budget is None else budget.penalty(model, groups),
     )
     # On an accelerator the look would make the host wait at every step; there, resize_ finds out.
-    if nll.device.type == "cpu" and not math.isfinite(result.without_weights.item()):
+    if nll.is_cpu and not math.isfinite(result.without_weights.item()):
         raise NonFiniteError(_what_is_lost(model, result, time))
     return result
 

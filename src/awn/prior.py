@@ -123,7 +123,7 @@ class Prior:
         """‖ρ‖² / (2 σ_θ² N) over the weights of active units."""
         if self.weight_scale is None:
             return WeightTerm({})
-        weights = list(dict.fromkeys(weight for group in groups for weight in group.weights()))
+        weights = list({id(weight): weight for group in groups for weight in group.weights()}.values())
         if not isinstance(self.weight_scale, Mapping):
             return WeightTerm({1 / (self.weight_scale**2 * n_samples): weights})
         by_factor: dict[float, list[nn.Parameter]] = {}

@@ -9,6 +9,7 @@ import typer
 from rich.markup import escape
 
 from awn._version import __version__
+from awn.cli.bench import bench
 from awn.cli.fit import fit
 from awn.cli.model import compress, export, inspect, predict, truncate
 from awn.cli.output import err
@@ -22,7 +23,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
-for command in (fit, predict, inspect, truncate, compress, export, report):
+for command in (fit, predict, inspect, truncate, compress, export, report, bench):
     app.command()(command)
 app.add_typer(paper, name="paper")
 

@@ -1,0 +1,71 @@
+"""Benchmark 4, after training: the latency of what is left of an adaptive network, in torch and in onnxruntime."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from awn.bench.cases import adaptive_mlp, mlp
+from awn.bench.timing import Work, in_turns, threads
+from awn.export import onnx_bytes
+from awn.finalize import finalize
+from awn.shrink import truncate
+
+TITLE = "Latency after training, over a network that was never adaptive"
+_NETWORKS, _QUICK_NETWORKS = [(48, 231, 231, 2), (512, 1024, 512)], [(2, 9, 2)]
+
+
+def run(*, quick: bool = False) -> list[dict[str, Any]]:
+    """A row for each network, batch and runtime: the adaptive network itself, finalised, and cut to half its units."""
+    rows = []
+    with threads(1), torch.inference_mode():
+        for sizes in _QUICK_NETWORKS if quick else _NETWORKS:
+            adaptive = adaptive_mlp(sizes).eval()
+            networks = {
+                "fixed": mlp(sizes).eval(),
+                "adaptive": adaptive,
+                "finalised": finalize(adaptive).eval(),
+                "half": finalize(truncate(adaptive, keep=0.5)).eval(),
+            }
+            for batch in (1,) if quick else (1, 128):
+                x = torch.randn(batch, sizes[0])
+                for runtime, prepare in RUNTIMES.items():
+                    works = {
+                        name: prepare(network, x)
+                        for name, network in networks.items()
+                        if not (runtime == "onnxruntime" and name == "adaptive")
+                    }
+                    seconds = in_turns(works, repetitions=2 if quick else 31, burst=0.001 if quick else 0.02)
+                    rows.append(_row(sizes, batch, runtime, seconds))
+    return rows
+
+
+def _row(sizes: tuple[int, ...], batch: int, runtime: str, seconds: dict[str, float]) -> dict[str, Any]:
+    ratios = {name: round(each / seconds["fixed"], 3) for name, each in seconds.items() if name != "fixed"}
+    return {
+        "network": f"{'→'.join(map(str, sizes))}, batch {batch}",
+        "runtime": runtime,
+        "fixed, ms": round(1e3 * seconds["fixed"], 4),
+        **{name: ratios.get(name) for name in ("adaptive", "finalised", "half")},
+    }
+
+
+def _in_torch(network: nn.Module, x: Tensor) -> Work:
+    return lambda: network(x)
+
+
+def _in_onnxruntime(network: nn.Module, x: Tensor) -> Work:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    with torch.inference_mode(False):
+        content = onnx_bytes(network, torch.randn(3, x.shape[1]))
+    session, inputs = onnxruntime.InferenceSession(content, options), {"input": x.numpy()}
+    return lambda: session.run(None, inputs)
+
+
+RUNTIMES: dict[str, Callable[[nn.Module, Tensor], Work]] = {"torch": _in_torch, "onnxruntime": _in_onnxruntime}

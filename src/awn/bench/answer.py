@@ -1,0 +1,168 @@
+"""Benchmark 3, to the answer: one adaptive training against a search over five fixed widths.
+
+All train with at most the same number of epochs and the same patience on the same rows; a search keeps the width that
+is best on a part of the training rows, and is judged, as the adaptive network, on rows that none has seen.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.nn import functional as F
+
+from awn.bench.cases import mlp
+from awn.bench.timing import threads
+from awn.importance import Exponential
+from awn.mlp import AdaptiveMLP
+from awn.objective import Objective, objective
+from awn.paper.synthetic import Split, spiral_hard, split
+from awn.surgery import resize_
+
+TITLE = "To the answer"
+WIDTHS = (16, 32, 64, 128, 256)
+_ACCURACY = 0.995
+Rows = tuple[Any, Any]
+
+
+def run(*, quick: bool = False) -> list[dict[str, Any]]:
+    """The time to 99.5 % on SpiralHard, learned and fixed widths; then adaptive trainings and searches on tables."""
+    epochs = 1 if quick else 100
+    spiral = split(spiral_hard(per_class=100 if quick else 5000))
+    data = {"SpiralHard": _as_rows(spiral), "pol": None if quick else _pol(), "credit": None if quick else _credit()}
+    rows: list[dict[str, Any]] = []
+    with threads(1):
+        for method in ("adaptive", "fixed"):
+            found = _to_accuracy(spiral, method, epochs)
+            rows.append({"data": f"SpiralHard to {_ACCURACY:.1%}", "method": method, **found})
+        for name, parts in data.items():
+            if parts is None:  # it is not at hand
+                continue
+            fits = {method: fit(*parts, 4 if name == "SpiralHard" else 2, epochs) for method, fit in METHODS.items()}
+            for method, found in fits.items():
+                ratio = round(fits["adaptive"]["seconds"] / found["seconds"], 3)
+                rows.append({"data": name, "method": method, **found, "adaptive / this": ratio})
+    return rows
+
+
+def _to_accuracy(data: Split, method: str, epochs: int) -> dict[str, Any]:
+    """Training four layers from 231 units until the validation accuracy is reached, with Adam at 0.01."""
+    torch.manual_seed(0)
+    train, validation, _ = data
+    model = AdaptiveMLP(2, 2, 4, activation="relu6", importance=Exponential.for_units(231, scale="unit"))
+    learns = method == "adaptive"
+    network = model if learns else mlp([2, *[231] * 4, 2], torch.nn.ReLU6)
+    optimizer = torch.optim.Adam(network.parameters(), lr=0.01, fused=True)
+    started, epoch, accuracy = time.perf_counter(), 0, 0.0
+    while accuracy < _ACCURACY and epoch < epochs:
+        for rows in torch.randperm(len(train.y)).split(128):
+            nll = F.cross_entropy(network(train.x[rows]), train.y[rows])
+            loss = objective(nll, model, n_samples=len(train.y)) if learns else Objective.of_data(nll)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            if learns:
+                resize_(model, optimizer)
+        with torch.no_grad():
+            accuracy = (network(validation.x).argmax(1) == validation.y).float().mean().item()
+        epoch += 1
+    seconds = round(time.perf_counter() - started, 2)
+    return {"score": round(accuracy, 4), "seconds": seconds, "epochs": epoch}
+
+
+def _adaptive(train: Rows, test: Rows, layers: int, epochs: int) -> dict[str, Any]:
+    from awn.tabular.estimators import AdaptiveClassifier
+
+    started = time.perf_counter()
+    model = AdaptiveClassifier(layers, epochs=epochs, random_state=0).fit(*train)
+    seconds = round(time.perf_counter() - started, 2)
+    return {"score": round(model.score(*test), 4), "seconds": seconds, "units": sum(model.widths_.values())}
+
+
+def _torch_search(train: Rows, test: Rows, layers: int, epochs: int) -> dict[str, Any]:
+    """The same network and the same loop, with fixed widths."""
+    from awn.tabular.estimators import AdaptiveClassifier
+
+    def make(width: int) -> Any:
+        return AdaptiveClassifier(layers, epochs=epochs, random_state=0, fixed_widths=[width] * layers)
+
+    return _search(make, train, test, layers)
+
+
+def _sklearn_search(train: Rows, test: Rows, layers: int, epochs: int) -> dict[str, Any]:
+    from sklearn.neural_network import MLPClassifier
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    def make(width: int) -> Any:
+        sizes = (width,) * layers
+        network = MLPClassifier(sizes, max_iter=epochs, early_stopping=True, n_iter_no_change=20, random_state=0)
+        return make_pipeline(StandardScaler(), network)
+
+    return _search(make, train, test, layers)
+
+
+def _search(make: Callable[[int], Any], train: Rows, test: Rows, layers: int) -> dict[str, Any]:
+    from sklearn.model_selection import train_test_split
+
+    started = time.perf_counter()
+    some, others, some_y, others_y = train_test_split(*train, test_size=0.1, random_state=1, stratify=train[1])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # scikit-learn's, of a training that ends at its last epoch
+        fits = {width: make(width).fit(some, some_y) for width in WIDTHS}
+    best = max(fits, key=lambda width: float(fits[width].score(others, others_y)))
+    seconds = round(time.perf_counter() - started, 2)
+    return {"score": round(fits[best].score(*test), 4), "seconds": seconds, "units": best * layers}
+
+
+METHODS = {
+    "adaptive": _adaptive,
+    "five widths, PyTorch": _torch_search,
+    "five widths, scikit-learn": _sklearn_search,
+}
+
+
+def _as_rows(data: Split) -> tuple[Rows, Rows]:
+    train, validation, test = data
+    both = (torch.cat([train.x, validation.x]).numpy(), torch.cat([train.y, validation.y]).numpy())
+    return both, (test.x.numpy(), test.y.numpy())
+
+
+def _pol() -> tuple[Rows, Rows] | None:
+    frame = _read("pol", "201_pol.tsv.gz", "\t")
+    if frame is None:
+        return None
+    target = frame.pop("target")
+    return _parts(frame, (target < target.mean()).astype(int))
+
+
+def _credit() -> tuple[Rows, Rows] | None:
+    frame = _read("credit-default", "UCI_Credit_Card.csv.gz", ",")
+    if frame is None:
+        return None
+    target = frame.pop("default.payment.next.month")
+    return _parts(frame.drop(columns="ID"), target)
+
+
+def _read(folder: str, name: str, separator: str) -> Any:
+    """A table of the folder that AWN_DATA names; None without it."""
+    import pandas as pd
+
+    path = Path(os.environ.get("AWN_DATA", ""), folder, name)
+    if "AWN_DATA" not in os.environ or not path.is_file():
+        return None
+    with gzip.open(path, "rt") as file:
+        return pd.read_csv(file, sep=separator)
+
+
+def _parts(features: Any, target: Any) -> tuple[Rows, Rows]:
+    from sklearn.model_selection import train_test_split
+
+    train, test, y, test_y = train_test_split(features, target, test_size=0.2, random_state=0, stratify=target)
+    return (train.to_numpy("float32"), y.to_numpy()), (test.to_numpy("float32"), test_y.to_numpy())

@@ -1,0 +1,37 @@
+"""Benchmark 1, a training step: learned widths over fixed ones, with the prior and the look at the widths in it."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from awn.bench.cases import CASES, QUICK_CASES, adam, adaptive_step, fixed_step
+from awn.bench.timing import in_turns, threads
+
+TITLE = "A training step, adaptive / fixed"
+
+
+def run(*, quick: bool = False) -> list[dict[str, Any]]:
+    """A row for each network and number of threads; in `changing`, every width changes at every step."""
+    rows = []
+    for number in [1] if quick else sorted({1, os.cpu_count() or 1}):
+        with threads(number):
+            for case in QUICK_CASES if quick else CASES:
+                x, y = case.batch()
+                fixed, steady, changing = case.fixed(), case.adaptive(), case.adaptive()
+                works = {
+                    "fixed": fixed_step(fixed, adam(fixed), x, y),
+                    "steady": adaptive_step(steady, adam(steady), x, y),
+                    "changing": adaptive_step(changing, adam(changing), x, y, changing=True),
+                }
+                seconds = in_turns(works, repetitions=2 if quick else 15, burst=0.001 if quick else 0.05)
+                rows.append(
+                    {
+                        "network": case.name,
+                        "threads": number,
+                        "fixed, ms": round(1e3 * seconds["fixed"], 3),
+                        "steady": round(seconds["steady"] / seconds["fixed"], 3),
+                        "changing": round(seconds["changing"] / seconds["fixed"], 3),
+                    }
+                )
+    return rows

@@ -1,0 +1,55 @@
+"""Timing in turns: what is compared runs in short bursts, one after the other: a busy machine slows all alike."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+import torch
+
+#: What is timed: called again and again.
+Work = Callable[[], object]
+
+
+def in_turns(works: Mapping[str, Work], repetitions: int, burst: float = 0.05) -> dict[str, float]:
+    """The median seconds of one call of each work, over repetitions that take turns; a burst takes about `burst` s.
+
+    >>> medians = in_turns({"short": lambda: sum(range(10)), "long": lambda: sum(range(10_000))}, repetitions=5)
+    >>> medians["short"] < medians["long"]
+    True
+    """
+    calls = {}
+    for name, work in works.items():
+        work()  # the first call allocates
+        calls[name] = max(1, round(burst / max(_seconds(work, 1), 1e-6)))
+        _seconds(work, calls[name])
+    seconds: dict[str, list[float]] = {name: [] for name in works}
+    for _ in range(repetitions):
+        for name, work in works.items():
+            seconds[name].append(_seconds(work, calls[name]))
+    return {name: statistics.median(each) for name, each in seconds.items()}
+
+
+@contextmanager
+def threads(number: int) -> Iterator[None]:
+    """Have torch use a number of threads.
+
+    >>> with threads(1):
+    ...     torch.get_num_threads()
+    1
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(number)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _seconds(work: Work, calls: int) -> float:
+    started = time.perf_counter()
+    for _ in range(calls):
+        work()
+    return (time.perf_counter() - started) / calls
