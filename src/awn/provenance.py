@@ -6,6 +6,7 @@ import os
 import platform
 import subprocess
 import sys
+from collections.abc import Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ def provenance(**facts: Any) -> dict[str, Any]:
     ['awn', 'command', 'commit', 'cores', 'date', 'machine', 'python', 'seed', 'threads', 'torch']
     """
     return {
-        "command": " ".join(["python", *(_relative(word) for word in sys.argv)]),
+        "command": _command(sys.argv),
         "commit": _commit(),
         "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "awn": __version__,
@@ -33,6 +34,17 @@ def provenance(**facts: Any) -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         **facts,
     }
+
+
+def _command(words: Sequence[str]) -> str:
+    """What was typed, or would do the same.
+
+    >>> _command(["/usr/lib/python/awn/__main__.py", "paper", "list"]), _command(["bench.py", "--show"])
+    ('awn paper list', 'python bench.py --show')
+    """
+    program = Path(words[0])
+    own = program.stem == "awn" or program.parts[-2:] == ("awn", "__main__.py")
+    return " ".join([*(["awn"] if own else ["python", _relative(words[0])]), *map(_relative, words[1:])])
 
 
 def _relative(word: str) -> str:

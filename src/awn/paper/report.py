@@ -29,6 +29,16 @@ report` from the files under `results/paper`: a JSON file for every run, with it
 
 Data sets are read from the folder that `AWN_DATA` names; a file that is missing is named together with its home.
 Mean (deviation) over runs. "Not run" means that nobody has run it yet.
+
+In both profiles, what the paper does not say or we do otherwise:
+
+- Of epochs with the same validation accuracy the last is kept, whose layers have had more time to find their width.
+- λ is learned through its logarithm. Biases start as PyTorch's do; so do the weights of fixed networks.
+- The features of real tables have mean 0 and deviation 1 over the training part. MiniBooNE is the file of UCI.
+- MNIST and CIFAR keep their own test part, and a sixth of the rest is for validation.
+- For model selection, training and validation are drawn anew from their union, where a data set has no splits of its own.
+- The paper takes the fixed graph networks from the literature; ours are trained.
+- The Transformer norms before each part, and its output layer is its embedding.
 """
 
 

@@ -70,8 +70,8 @@ SMALL_GRIDS = {
     "DoubleMoon": Grid(200, (1,), 32, (32,), _TWO, (10.0,), (0.01,)),
     "Spiral": Grid(800, (1,), 128, (128,), _TWO, (10.0,), (0.01,)),
     "SpiralHard": Grid(600, (2, 4), 128, (128,), _TWO, (10.0,), (0.01,)),
-    "pol": Grid(100, (2,), 128, (128,), _TWO, rates=(0.01,)),
-    "credit card": Grid(40, (2,), 128, (128,), _TWO, rates=(0.01,)),
+    "pol": Grid(200, (2,), 128, (128,), _TWO, rates=(0.01,)),
+    "credit card": Grid(150, (2,), 128, (128,), _TWO, rates=(0.01,)),
 }
 
 
