@@ -106,8 +106,8 @@ def connect_(width: Width, axes: Sequence[Axis]) -> None:
     """
     producers = [axis for axis in axes if axis.role == "producer"]
     consumers = [axis for axis in axes if axis.role == "consumer"]
-    refuse_sharded(axis.tensor for axis in axes)
     _check_connection(width, producers, consumers)
+    refuse_sharded(axis.tensor for axis in axes)
     width.axes = (*producers, *consumers)
     producers[0].module.register_module(WIDTH_NAME, width)
     with torch.no_grad():
