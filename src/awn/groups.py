@@ -124,7 +124,6 @@ def _by_role(axes: Sequence[Axis]) -> tuple[list[Axis], list[Axis]]:
 
 def check_connection(width: Width, axes: Sequence[Axis]) -> None:
     """Refuse what `connect_` cannot do, with nothing changed."""
-    refuse_sharded(axis.tensor for axis in axes)
     producers, consumers = _by_role(axes)
     if width.axes:
         raise ArgumentError("this width is connected already; connect all its axes at once, or make another width.")
@@ -162,6 +161,7 @@ def check_connection(width: Width, axes: Sequence[Axis]) -> None:
             f"{type(producers[0].module).__name__} has an attribute {WIDTH_NAME!r} of its own, where its learned width "
             "would go. Rename it, or name another producer first."
         )
+    refuse_sharded(axis.tensor for axis in axes)
 
 
 def produced_by(layer: nn.Linear) -> list[Axis]:
