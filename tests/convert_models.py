@@ -216,7 +216,6 @@ class Gated(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.gate, self.up, self.down = (nn.Linear(5, 11, bias=False) for _ in range(2)), None, None
         self.gate, self.up, self.down = nn.Linear(5, 11), nn.Linear(5, 11), nn.Linear(11, 5)
 
     def forward(self, x: Tensor) -> Tensor:

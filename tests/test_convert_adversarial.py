@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -688,6 +689,13 @@ class Conv(nn.Module):
         return self.step(self, torch.relu(self.conv(x)))
 
 
+def old_softmax(x: Tensor) -> Tensor:
+    """Over dimension 1, if there are four."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return F.softmax(x)
+
+
 # (forward, what the linear layer reads, the input's shape): the images are 2 × 2, the channels 4.
 WRONG_RESHAPES: dict[str, tuple[Callable[..., Tensor], int, tuple[int, ...]]] = {
     "a number in the forward": (lambda self, x: self.fc(x.view(-1, 16)), 16, (3, 2, 2, 2)),
@@ -705,6 +713,12 @@ WRONG_RESHAPES: dict[str, tuple[Callable[..., Tensor], int, tuple[int, ...]]] = 
     "padded channels": (lambda self, x: self.fc(F.pad(x, (0, 0, 0, 0, 0, 4)).mean((2, 3))), 8, (3, 2, 2, 2)),
     "shuffled pixels": (lambda self, x: self.fc(F.pixel_shuffle(x, 2).flatten(1)), 16, (3, 2, 2, 2)),
     "softmax over channels": (lambda self, x: self.fc(x.softmax(1).flatten(1)), 16, (3, 2, 2, 2)),
+    "indices beside the pooled": (
+        lambda self, x: self.fc(F.max_pool2d(x, 1, return_indices=True)[0].mean((1, 2))),
+        2,
+        (3, 2, 2, 2),
+    ),
+    "softmax without a dimension": (lambda self, x: self.fc(old_softmax(x).flatten(1)), 16, (3, 2, 2, 2)),
     "scaled by the channels": (lambda self, x: self.fc(x.flatten(1) / x.size(1)), 16, (3, 2, 2, 2)),
 }
 
@@ -814,6 +828,17 @@ def test_an_argument_named_like_another_is_told_apart() -> None:
     awn.adapt_(model, example_input=inputs)
     assert awn.widths(model) == {"conv": 6}
     check_adapted(model, inputs)
+
+
+def test_a_dict_that_cannot_be_written_is_left_alone() -> None:
+    class Frozen(dict[str, int]):
+        def clear(self) -> None:
+            raise TypeError("frozen")
+
+    model = nn.Sequential(nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 3))
+    model.config = Frozen(size=3)
+    awn.adapt_(model, example_input=torch.randn(2, 5))
+    assert awn.widths(model) == {"0": 8}
 
 
 def test_looking_leaves_lists_and_constants_alone() -> None:

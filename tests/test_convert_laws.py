@@ -14,7 +14,7 @@ from torch.optim import Optimizer
 
 import awn
 from cases import BLOCKS, OPTIMIZERS, assert_same, plain, snapshot, tensors_of
-from convert_models import FLATTENINGS, MODELS, Case, Inputs, encoder_stack, padding_mask, run
+from convert_models import MODELS, Inputs, encoder_stack, padding_mask, run
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:`torch.jit.script` is deprecated:DeprecationWarning",  # PyTorch Geometric, as it is imported
@@ -204,7 +204,7 @@ def test_gradients_of_nu_equal_a_finite_difference(name: str, block: int) -> Non
         )
 
 
-def with_statistics(model: nn.Module, inputs: Inputs) -> None:
+def with_statistics(model: nn.Module) -> None:
     """Give batch norms statistics, scales and shifts of their own, so that a unit put in the wrong place shows."""
     for module in model.modules():
         if isinstance(module, nn.modules.batchnorm._BatchNorm | nn.PReLU):
@@ -221,7 +221,7 @@ def test_preserve_changes_no_output(name: str, dtype: torch.dtype, tolerance: fl
     torch.set_default_dtype(dtype)
     case = MODELS[name]
     model, inputs = case.build().to(dtype).eval(), case.inputs()
-    with_statistics(model, inputs)
+    with_statistics(model)
     before = run(model, inputs)
     awn.adapt_(model, preserve=True, block=block, example_input=inputs if case.example else None)
     assert awn.widths(model) == case.widths
@@ -335,8 +335,3 @@ def test_a_deep_copy_is_a_model_of_its_own(name: str) -> None:
     awn.set_units_(model, moved(model, -2), None)
     assert awn.widths(twin) == MODELS[name].widths
     assert_outputs(twin, inputs, expected, 0)
-
-
-def test_the_table_covers_every_way_to_flatten() -> None:
-    assert {f"conv net, {name}" for name in FLATTENINGS} < set(MODELS)
-    assert all(isinstance(case, Case) for case in MODELS.values())

@@ -106,7 +106,7 @@ class Flow:
         if isinstance(module, nn.PReLU) and module.num_parameters == 1:
             return value
         spatial = next((dims for kind, dims in SPATIAL_MODULES.items() if isinstance(module, kind)), None)
-        if spatial is not None and value.dim < -spatial:
+        if spatial is not None and value.dim < -spatial and not getattr(module, "return_indices", False):
             return value
         if isinstance(module, nn.Flatten):
             return self._reshaped(node, "flatten", value, (module.start_dim, module.end_dim))
@@ -177,7 +177,8 @@ class Flow:
                 return self._reduced(node, name, value)
             if name in ("transpose", "permute", "swapaxes"):
                 return self._moved(node, name, value)
-            if name in SPATIAL_FUNCTIONS and value.dim < -SPATIAL_FUNCTIONS[name]:
+            one_result = not node.kwargs.get("return_indices", False)
+            if name in SPATIAL_FUNCTIONS and value.dim < -SPATIAL_FUNCTIONS[name] and one_result:
                 return value
             padding = _argument(node, 1, "pad", None)
             if name == "pad" and isinstance(padding, tuple | list) and value.dim < -(len(padding) // 2):
