@@ -216,7 +216,6 @@ class Gated(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.gate, self.up, self.down = (nn.Linear(5, 11, bias=False) for _ in range(2)), None, None
         self.gate, self.up, self.down = nn.Linear(5, 11), nn.Linear(5, 11), nn.Linear(11, 5)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -301,8 +300,14 @@ PLAIN: dict[str, Case] = {
     "gated": Case(Gated, rows(6, 5), {"gate": 11}),
     "conv 1d": Case(
         lambda: nn.Sequential(
-            nn.Conv1d(2, 6, 3), nn.BatchNorm1d(6), nn.ReLU(), nn.MaxPool1d(2), nn.Conv1d(6, 8, 3), nn.Tanh(),
-            nn.Flatten(), nn.Linear(24, 3)
+            nn.Conv1d(2, 6, 3),
+            nn.BatchNorm1d(6),
+            nn.ReLU(),
+            nn.MaxPool1d(2),
+            nn.Conv1d(6, 8, 3),
+            nn.Tanh(),
+            nn.Flatten(),
+            nn.Linear(24, 3),
         ),
         rows(5, 2, 12),
         {"0": 6, "4": 8},
@@ -367,7 +372,11 @@ def bert() -> nn.Module:
     from transformers.models.bert.modeling_bert import BertModel
 
     config = BertConfig(
-        vocab_size=20, hidden_size=8, num_hidden_layers=2, num_attention_heads=2, intermediate_size=12,
+        vocab_size=20,
+        hidden_size=8,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=12,
         max_position_embeddings=8,
     )
     return BertModel(config)
@@ -378,7 +387,12 @@ def vit() -> nn.Module:
     from transformers.models.vit.modeling_vit import ViTModel
 
     config = ViTConfig(
-        hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=12, image_size=8, patch_size=4,
+        hidden_size=8,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=12,
+        image_size=8,
+        patch_size=4,
     )
     return ViTModel(config)
 
@@ -388,7 +402,13 @@ def t5(kind: str) -> nn.Module:
     from transformers.models.t5.modeling_t5 import T5ForConditionalGeneration
 
     config = T5Config(
-        vocab_size=20, d_model=8, d_kv=4, d_ff=12, num_layers=1, num_heads=2, feed_forward_proj=kind,
+        vocab_size=20,
+        d_model=8,
+        d_kv=4,
+        d_ff=12,
+        num_layers=1,
+        num_heads=2,
+        feed_forward_proj=kind,
         decoder_start_token_id=0,
     )
     return T5ForConditionalGeneration(config)
@@ -399,8 +419,13 @@ def llama() -> nn.Module:
     from transformers.models.llama.modeling_llama import LlamaForCausalLM
 
     config = LlamaConfig(
-        vocab_size=20, hidden_size=8, intermediate_size=12, num_hidden_layers=2, num_attention_heads=2,
-        num_key_value_heads=2, max_position_embeddings=8,
+        vocab_size=20,
+        hidden_size=8,
+        intermediate_size=12,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        max_position_embeddings=8,
     )
     return LlamaForCausalLM(config)
 

@@ -133,11 +133,17 @@ def _choose(
 ) -> tuple[list[Hidden], list[Skipped]]:
     """What of all that was found is to be adapted, and what is not."""
     ties = _tied(model)
+    for hidden in named:
+        reason = _why_not(hidden, ties)
+        if reason is not None:
+            raise ArgumentError(f"groups names {paths[hidden.producers[0]]!r}, but {reason}.")
     by_user = {layer for hidden in named for layer in hidden.producers}
     usable: dict[str, Hidden] = {}
     refused: dict[str, str] = {}
     for one in found:
         layer = one.layer if isinstance(one, Refusal) else one.producers[0]
+        if isinstance(one, Hidden):
+            _check_named(named, one, paths)
         if layer in by_user:
             continue
         reason = one.reason if isinstance(one, Refusal) else _why_not(one, ties)
@@ -146,10 +152,7 @@ def _choose(
         else:
             assert isinstance(one, Hidden)
             usable[paths[layer]] = one
-    for hidden in named:
-        reason = _why_not(hidden, ties)
-        if reason is not None:
-            raise ArgumentError(f"groups names {paths[hidden.producers[0]]!r}, but {reason}.")
+    usable = {name: hidden for name, hidden in usable.items() if name not in refused}
     included, excluded = None if include is None else as_list(include), as_list(exclude)
     check_patterns("include", included or (), list(usable), refused)
     check_patterns("exclude", excluded, list(usable), {})
@@ -162,6 +165,21 @@ def _choose(
         else:
             chosen.append(hidden)
     return chosen, [Skipped(name, reason) for name, reason in refused.items()]
+
+
+def _check_named(named: Sequence[Hidden], found: Hidden, paths: dict[nn.Module, str]) -> None:
+    """Refuse groups that leave out a layer which is known to make or to read the same units."""
+    for hidden in named:
+        for role in ("producers", "consumers"):
+            here, there = set(getattr(hidden, role)), set(getattr(found, role))
+            shared = here & there
+            left_out = {*found.producers, *found.consumers} - {*hidden.producers, *hidden.consumers}
+            if shared and left_out:
+                names = sorted(paths[layer] for layer in left_out)
+                raise ArgumentError(
+                    f"groups names {paths[shared.pop()]!r}, but not {names[0]!r}, which has to do with the same units: "
+                    "name all layers that make them and all that read them."
+                )
 
 
 def _tied(model: nn.Module) -> dict[Tensor, list[str]]:
@@ -184,9 +202,13 @@ def _why_not(hidden: Hidden, ties: dict[Tensor, list[str]]) -> str | None:
             if parameter in ties:
                 return f"a weight is tied: {' is '.join(ties[parameter])}. Untie it, or leave the width fixed"
     try:
-        check_connection(_width_of(hidden.units), hidden.axes())
+        axes = hidden.axes()
+        check_connection(_width_of(hidden.units), axes)
     except AwnError as error:
         return str(error).rstrip(".")
+    for axis in axes:
+        if axis.stored_name not in (*axis.holder._parameters, *axis.holder._buffers):
+            return f"{axis} is computed anew at every forward, by pruning or an old weight norm. Remove that first"
     return None
 
 
@@ -211,16 +233,20 @@ def _plan(
 def _connect_all_(model: nn.Module, plans: Sequence[_Plan], importance: Importance | type[Importance] | None) -> None:
     """Connect every width; after a failure the model is as it was."""
     connected: list[_Plan] = []
+    order = {axis.module: list(axis.module._parameters) for plan in plans for axis in plan.axes}
     try:
         for plan in plans:
-            connect_(plan.width, plan.axes)
             connected.append(plan)
+            connect_(plan.width, plan.axes)
         if isinstance(importance, Importance):
             wanted = {group.name: group.width.settle(group.width.log_nu.item())[0] for group in find_groups(model)}
             set_units_(model, wanted, None)
     except BaseException:
         for plan in reversed(connected):
             _disconnect_(plan)
+        for module, names in order.items():  # what was parametrized has come back as the last
+            for name in names:
+                module._parameters[name] = module._parameters.pop(name)
         raise
 
 
@@ -228,7 +254,9 @@ def _disconnect_(plan: _Plan) -> None:
     for axis in plan.axes:
         if axis.role == "consumer" and parametrize.is_parametrized(axis.module, axis.name):
             parametrize.remove_parametrizations(axis.module, axis.name, leave_parametrized=False)
-    delattr(plan.axes[0].module, WIDTH_NAME)
+    first = plan.axes[0].module
+    if first._modules.get(WIDTH_NAME) is plan.width:
+        delattr(first, WIDTH_NAME)
 
 
 def _report(model: nn.Module, skipped: Sequence[Skipped]) -> Report:

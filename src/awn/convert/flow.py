@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-from torch import fx, nn
+from torch import Tensor, fx, nn
 
 from awn.convert.graphs import Shape, Traced
-from awn.convert.layers import Norm, inputs_of, is_changed, is_depthwise, kind_of, size_names, units_made_by
+from awn.convert.layers import acts_by_unit, inputs_of, is_changed, is_depthwise, kind_of, size_names, units_made_by
 from awn.convert.operations import (
     ACTIVATIONS,
     DEVIATIONS,
@@ -23,6 +23,7 @@ from awn.convert.operations import (
     SPATIAL_MODULES,
     UNIT_WISE,
     UNIT_WISE_MODULES,
+    torch_name,
 )
 from awn.convert.shapes import after_reduction, after_reshape, from_end
 from awn.convert.spaces import Count, Other, Sizes, Space, Units
@@ -32,7 +33,6 @@ from awn.initialise import gain_of
 Value: TypeAlias = Units | Other | Sizes | Count | None
 
 _RESHAPES = ("view", "reshape", "flatten", "squeeze", "unsqueeze")
-_TORCH = ("torch", "_operator", "builtins", "math")
 
 
 class Flow:
@@ -83,7 +83,7 @@ class Flow:
             self.leaves.add(module)
             self.layers.add(module)
             return self._module(node, module)
-        return self._function(node, _name(node.target))
+        return self._function(node, torch_name(node.target))
 
     # Modules
 
@@ -100,14 +100,13 @@ class Flow:
             if not isinstance(module, nn.Identity | nn.modules.dropout._DropoutNd):
                 value.space.root.gain = gain_of(module)
             return value
-        by_unit = isinstance(module, Norm | nn.PReLU) or is_depthwise(module)
-        if by_unit and not value.flat and _at_channels(module, value):
+        if acts_by_unit(module) and not value.flat and _at_channels(module, value):
             value.space.join(self._own(module), f"a {type(module).__name__}")
             return value
         if isinstance(module, nn.PReLU) and module.num_parameters == 1:
             return value
         spatial = next((dims for kind, dims in SPATIAL_MODULES.items() if isinstance(module, kind)), None)
-        if spatial is not None and value.dim < -spatial:
+        if spatial is not None and value.dim < -spatial and not getattr(module, "return_indices", False):
             return value
         if isinstance(module, nn.Flatten):
             return self._reshaped(node, "flatten", value, (module.start_dim, module.end_dim))
@@ -178,7 +177,8 @@ class Flow:
                 return self._reduced(node, name, value)
             if name in ("transpose", "permute", "swapaxes"):
                 return self._moved(node, name, value)
-            if name in SPATIAL_FUNCTIONS and value.dim < -SPATIAL_FUNCTIONS[name]:
+            one_result = not node.kwargs.get("return_indices", False)
+            if name in SPATIAL_FUNCTIONS and value.dim < -SPATIAL_FUNCTIONS[name] and one_result:
                 return value
             padding = _argument(node, 1, "pad", None)
             if name == "pad" and isinstance(padding, tuple | list) and value.dim < -(len(padding) // 2):
@@ -302,7 +302,8 @@ class Flow:
     def _attribute(self, node: fx.Node) -> Value:
         path, _, name = str(node.target).rpartition(".")
         owner = self._modules.get(path)
-        shape = tuple(getattr(getattr(owner, name, None), "shape", ()))
+        tensor = getattr(owner, name, None)
+        shape = self._shapes.get(node, tuple(tensor.shape) if isinstance(tensor, Tensor) else None)
         if owner is not None and size_names(owner):
             # Its weight is used by the forward itself: what becomes of the units then is not known.
             self.layers.add(owner)
@@ -368,14 +369,6 @@ def _sizes(node: fx.Node) -> list[Any]:
     """The numbers that a view, a reshape or a permute is given, in a list or one by one."""
     given = (*node.args[1:], *node.kwargs.values())
     return list(itertools.chain.from_iterable(size if isinstance(size, tuple | list) else [size] for size in given))
-
-
-def _name(target: Any) -> str:
-    """The name of a function or a method of torch; a function of someone else's by its full name, which none has."""
-    if isinstance(target, str):
-        return target
-    home, name = getattr(target, "__module__", None) or "torch", getattr(target, "__name__", repr(target))
-    return name if home.split(".")[0] in _TORCH else f"{home}.{name}"
 
 
 def _rank_of(other: Other) -> int | None:

@@ -68,9 +68,20 @@ def graphs_of(module: nn.Module, opaque: Collection[nn.Module], calls: Sequence[
                 module.train(training)
                 graph = _trace(module, opaque, concrete)
                 kept = [proxy.node for part in module.modules() for proxy in _proxies(part.__dict__)]
-                shapes = {} if call is None else _shapes(module, graph, call, concrete, check=not training)
-                traced.append(Traced(graph, shapes, kept))
+                # Tensors that the code makes out of nothing are lent to the module by the tracer.
+                constants = {node: getattr(module, name) for node in graph.nodes if (name := _constant(node))}
+            shapes = {node: tuple(tensor.shape) for node, tensor in constants.items()}
+            if call is not None:
+                with untouched(module):
+                    for node, tensor in constants.items():
+                        setattr(module, str(node.target), tensor)
+                    shapes |= _shapes(module, graph, call, concrete, check=not training)
+            traced.append(Traced(graph, shapes, kept))
     return traced
+
+
+def _constant(node: fx.Node) -> str | None:
+    return str(node.target) if node.op == "get_attr" and str(node.target).startswith("_tensor_constant") else None
 
 
 def layers_measured(module: nn.Module, opaque: Collection[nn.Module], calls: Sequence[Call]) -> list[nn.Module]:
@@ -92,10 +103,13 @@ def layers_measured(module: nn.Module, opaque: Collection[nn.Module], calls: Seq
     return [] if code(layers) == present else [layer for layer in layers if code([layer]) != present]
 
 
-def is_leaf(module: nn.Module) -> bool:
-    """Whether a module is of a library whose forwards are not looked into, or one that hooks have changed."""
-    of_library = type(module).__module__.startswith(_NOT_TRACED) and not isinstance(module, nn.Sequential)
-    return of_library or is_changed(module)
+def is_of_library(module: nn.Module) -> bool:
+    """Whether a module is of a library whose forwards are not looked into.
+
+    >>> is_of_library(nn.Linear(2, 2)), is_of_library(nn.Sequential())
+    (True, False)
+    """
+    return type(module).__module__.startswith(_NOT_TRACED) and not isinstance(module, nn.Sequential)
 
 
 class _Activation(fx.Proxy):
@@ -108,12 +122,15 @@ class _Activation(fx.Proxy):
 
 
 class _Tracer(fx.Tracer):
+    # As parameters are: what a forward computes from a norm's statistics is then seen.
+    proxy_buffer_attributes = True
+
     def __init__(self, opaque: Collection[nn.Module]) -> None:
         super().__init__()
         self._opaque = opaque
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        return m in self._opaque or is_leaf(m)
+        return m in self._opaque or is_of_library(m) or is_changed(m)
 
     def proxy(self, node: fx.Node) -> fx.Proxy:
         return _Activation(node, self)
@@ -131,11 +148,15 @@ def _trace(module: nn.Module, opaque: Collection[nn.Module], concrete: Mapping[s
     try:
         graph = _Tracer(opaque).trace(module, concrete_args=dict(concrete))
     except Exception as error:  # whatever code of others does that cannot be traced
-        first_line = (str(error).splitlines() or [""])[0]
-        raise UntraceableError(f"the forward of {type(module).__name__} cannot be traced: {first_line}") from error
+        why = _first_line(error)
+        raise UntraceableError(f"the forward of {type(module).__name__} cannot be traced: {why}") from error
     if not _same(before, random_states()):
         raise UntraceableError(f"the forward of {type(module).__name__} draws random numbers, and may go by them")
     return graph
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
 
 
 def _parameters(module: nn.Module) -> dict[str, inspect.Parameter]:
@@ -200,7 +221,8 @@ def _shapes(
         with torch.no_grad():
             result = reader.run(*values)
     except Exception as error:
-        raise UntraceableError(f"the forward of {type(module).__name__} does not run as traced: {error}") from error
+        why = _first_line(error)
+        raise UntraceableError(f"the forward of {type(module).__name__} does not run as traced: {why}") from error
     if check and not _same(result, call.result):
         raise UntraceableError(f"the forward of {type(module).__name__} computes something else than what was traced")
     return {node: reader.shapes[node.name] for node in graph.nodes if node.name in reader.shapes}
@@ -208,10 +230,10 @@ def _shapes(
 
 def _same(one: Any, two: Any) -> bool:
     """Whether two results agree, tensor by tensor and number by number."""
-    (first, form), (second, other_form) = pytree.tree_flatten(one), pytree.tree_flatten(two)
-    if form != other_form:
+    leaves, other_leaves = pytree.tree_leaves(one), pytree.tree_leaves(two)
+    if len(leaves) != len(other_leaves):
         return False
-    for a, b in zip(first, second, strict=True):
+    for a, b in zip(leaves, other_leaves, strict=True):
         if isinstance(a, Tensor) and isinstance(b, Tensor):
             if a.shape != b.shape or not torch.allclose(a, b, rtol=1e-3, atol=1e-5, equal_nan=True):
                 return False

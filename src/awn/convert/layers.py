@@ -60,6 +60,17 @@ def is_depthwise(layer: nn.Module) -> bool:
     return groups > 1 and groups == layer.in_channels == layer.out_channels
 
 
+def acts_by_unit(layer: nn.Module) -> bool:
+    """Whether a layer acts on each unit alone, with tensors that have an entry for each.
+
+    >>> acts_by_unit(nn.BatchNorm1d(8)), acts_by_unit(nn.PReLU(8)), acts_by_unit(nn.Linear(8, 8))
+    (True, True, False)
+    """
+    if isinstance(layer, Norm):  # without any tensor, there would be nothing to resize its record of the size by
+        return any(tensor is not None for tensor in (layer.weight, layer.running_mean))
+    return isinstance(layer, nn.PReLU) or is_depthwise(layer)
+
+
 def units_made_by(layer: nn.Module) -> int:
     """The number of units that a layer makes, or passes on one by one.
 
@@ -80,10 +91,10 @@ def inputs_of(layer: nn.Module) -> int:
     >>> inputs_of(nn.Linear(2, 16))
     2
     """
-    kind, weight = kind_of(layer), layer.weight
-    if kind is None or not isinstance(weight, Tensor):
+    kind = kind_of(layer)
+    if kind is None or not isinstance(layer.weight, Tensor):
         raise ArgumentError(f"{type(layer).__name__} is not a layer whose inputs awn knows as units.")
-    return weight.shape[kind.in_dim]
+    return layer.weight.shape[kind.in_dim]
 
 
 def output_axes(layer: nn.Module) -> list[Axis]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch import nn
 
 _ACTIVATIONS = """
@@ -76,6 +78,11 @@ _BATCH_NORM = f"Use a batch norm there, or {_LEAVE}"
 # What mixes units, with what to do about it.
 MIXING: dict[str, str] = {
     **dict.fromkeys(("LayerNorm", "layer_norm", "RMSNorm", "rms_norm"), f"normalises over all units. {_BATCH_NORM}"),
+    **dict.fromkeys(
+        (f"{kind}Norm{dims}d" for kind in ("Instance", "Batch") for dims in (1, 2, 3)),
+        "is not known to normalise each unit alone, with an entry of its own. With affine=True, and "
+        "example_input to show where the units lie, it may be",
+    ),
     **dict.fromkeys(("GroupNorm", "group_norm"), f"normalises units in groups. {_BATCH_NORM}"),
     **dict.fromkeys(("Softmax", "softmax", "log_softmax"), f"divides by a sum over all units: {_LEAVE}"),
     **dict.fromkeys(("cat", "concat"), "lays its units beside others. Read each part by a layer of its own, and add"),
@@ -86,3 +93,27 @@ MIXING: dict[str, str] = {
         ("scaled_dot_product_attention", "MultiheadAttention"), "mixes units: the width of attention is not learned"
     ),
 }
+
+
+def torch_name(target: Any) -> str:
+    """The name of a function or a method of torch; a function of someone else's by its full name, which none here has.
+
+    >>> import operator
+    >>> torch_name(nn.functional.relu), torch_name(operator.add), torch_name("view")
+    ('relu', 'add', 'view')
+    """
+    if isinstance(target, str):
+        return target
+    home, name = getattr(target, "__module__", None) or "torch", getattr(target, "__name__", repr(target))
+    return name if home.split(".")[0] in ("torch", "_operator", "builtins", "math") else f"{home}.{name}"
+
+
+def acts_unit_wise(activation: Any) -> bool:
+    """Whether a function or a module is an activation that acts on each entry alone.
+
+    >>> acts_unit_wise(nn.functional.gelu), acts_unit_wise(nn.ReLU()), acts_unit_wise(nn.functional.softmax)
+    (True, True, False)
+    """
+    if isinstance(activation, nn.Module):
+        return isinstance(activation, UNIT_WISE_MODULES)
+    return torch_name(activation) in UNIT_WISE

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from torch import nn
 
 from awn.convert.hidden import Hidden
+from awn.convert.layers import acts_by_unit
 from awn.errors import ArgumentError
 from awn.names import listed, near
 
@@ -73,8 +74,19 @@ def explicit_groups(model: nn.Module, groups: Iterable[tuple[Patterns, Patterns]
                 f"groups={pair!r}: where the stars stand for {listed(key) or 'nothing'}, "
                 f"there is no layer to {'read' if key in makers else 'make'} the units."
             )
-        hidden += [Hidden(tuple(made), tuple(readers[key])) for key, made in makers.items()]
+        hidden += [Hidden(_weighted_first(made, pair), tuple(readers[key])) for key, made in makers.items()]
     return hidden
+
+
+def _weighted_first(layers: list[nn.Module], pair: Any) -> tuple[nn.Module, ...]:
+    """The layers that make units before those that act on each unit alone: the first carries the width."""
+    ordered = sorted(layers, key=lambda layer: acts_by_unit(layer))
+    if acts_by_unit(ordered[0]):
+        raise ArgumentError(
+            f"groups={pair!r}: a {type(ordered[0]).__name__} acts on units, but makes none. "
+            "Name the layer before it as well."
+        )
+    return tuple(ordered)
 
 
 def _by_stars(patterns: Patterns, modules: Mapping[str, nn.Module]) -> dict[tuple[str, ...], list[nn.Module]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from awn.convert.flow import Flow
-from awn.convert.graphs import Call, UntraceableError, graphs_of, is_leaf, layers_measured
+from awn.convert.graphs import Call, UntraceableError, graphs_of, is_of_library, layers_measured
 from awn.convert.hidden import Hidden, Refusal
 from awn.convert.layers import is_changed, kind_of
 from awn.convert.rules import apply_rules
@@ -53,7 +53,7 @@ class _Search:
         if by_rule is not None:
             self.opaque.add(module)
             found = [*inside, *(self._used_here_alone(one, module) for one in by_rule)]
-        elif is_leaf(module) and not (is_changed(module) and list(module.children())):
+        elif is_of_library(module):
             self.opaque.add(module)
             found = inside
         else:
@@ -70,7 +70,7 @@ class _Search:
         except UntraceableError as error:
             self.opaque.add(module)
             why = f"{error}. Name the layers with groups=, or add a rule"
-            return [*inside, *(Refusal(layer, why) for layer in module.children() if kind_of(layer))]
+            return [*inside, *(Refusal(layer, why) for layer in _loose_layers(module))]
         flow = Flow(module)
         for graph in graphs:
             flow.follow(graph)
@@ -97,6 +97,15 @@ class _Search:
         return found
 
 
+def _loose_layers(module: nn.Module) -> Iterator[nn.Module]:
+    """The layers that a module, and no part of it, calls: its own, and those in its lists."""
+    for child in module.children():
+        if kind_of(child):
+            yield child
+        elif isinstance(child, nn.ModuleList | nn.ModuleDict):
+            yield from _loose_layers(child)
+
+
 def _not_used_in(found: Hidden | Refusal, others: set[nn.Module]) -> Hidden | Refusal:
     """A layer that is used both inside a part which was not traced and outside of it: nobody has seen all its uses."""
     if isinstance(found, Hidden) and any(layer in others for layer in (*found.producers, *found.consumers)):
@@ -114,14 +123,13 @@ def _record_calls(model: nn.Module, example_input: Any) -> dict[nn.Module, list[
 
     def after(module: nn.Module, _: Any, __: Any, result: Any) -> None:
         args, kwargs = under_way.pop()
-        if list(module.children()):
-            calls.setdefault(module, {}).setdefault(_kind((args, kwargs)), Call(args, kwargs, _copied(result)))
+        calls.setdefault(module, {}).setdefault(_kind((args, kwargs)), Call(args, kwargs, _copied(result)))
 
     with contextlib.ExitStack() as undo:
         undo.enter_context(untouched(model))
         undo.enter_context(torch.no_grad())
         model.eval()
-        for module in model.modules():
+        for module in (each for each in model.modules() if not is_of_library(each)):
             undo.callback(module.register_forward_pre_hook(before, with_kwargs=True).remove)
             undo.callback(module.register_forward_hook(after, with_kwargs=True).remove)
         given, named = as_call(example_input)

@@ -31,8 +31,12 @@ def feed_forward(module: nn.Module) -> Sequence[Hidden | Refusal] | None:
     for producers, consumer in _NAMES:
         layers = [_layer(module, name) for name in (*producers, consumer)]
         if all(layer is not None and kind_of(layer) for layer in layers):
-            makers, reader = layers[:-1], layers[-1]
-            return [Hidden(tuple(layer for layer in makers if layer), (reader,) if reader else ())]
+            makers, reader = tuple(layer for layer in layers[:-1] if layer), layers[-1]
+            hidden = Hidden(makers, (reader,) if reader else ())
+            norm = _norm_over(module, hidden.units)
+            if norm is not None:
+                return [Refusal(makers[0], f"{norm!r} may normalise over all units. Leave the width fixed")]
+            return [hidden]
     fused, reader = (_layer(module, name) for name in _FUSED)
     if fused is not None and reader is not None and kind_of(fused):
         return [
@@ -42,6 +46,15 @@ def feed_forward(module: nn.Module) -> Sequence[Hidden | Refusal] | None:
                 "do not lie together. Split it into gate_proj and up_proj",
             )
         ]
+    return None
+
+
+def _norm_over(module: nn.Module, units: int) -> str | None:
+    """A norm beside the layers that has an entry for each unit: some models have one between the two layers."""
+    for name, child in module.named_children():
+        weight = child._parameters.get("weight")
+        if weight is not None and weight.shape == (units,):
+            return name
     return None
 
 
