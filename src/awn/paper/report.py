@@ -36,7 +36,7 @@ In both profiles, what the paper does not say or we do otherwise:
 - λ is learned through its logarithm. Biases start as PyTorch's do; so do the weights of fixed networks.
 - The features of real tables have mean 0 and deviation 1 over the training part. MiniBooNE is the file of UCI.
 - MNIST and CIFAR keep their own test part, and a sixth of the rest is for validation.
-- For model selection, training and validation are drawn anew from their union, where a data set has no splits of its own.
+- For model selection, training and validation are drawn anew from their union, unless a data set has its own splits.
 - The paper takes the fixed graph networks from the literature; ours are trained.
 - The Transformer norms before each part, and its output layer is its embedding.
 """

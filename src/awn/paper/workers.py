@@ -29,7 +29,7 @@ _RAYS_QUEUE = 1000
 def make(job: Job, scratch: Path | None, resume: bool) -> Record:
     """What a worker does: one run, with one thread."""
     torch.set_num_threads(1)
-    torch.set_flush_denormal(True)  # activations that die out, as in a deep network without Kaiming+, are slow otherwise
+    torch.set_flush_denormal(True)  # deep networks without Kaiming+ die out, and tiny numbers are slow
     return train(job, scratch, resume=resume)
 
 
