@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import doctest
+import importlib
 import inspect
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 
 import awn
+from awn.errors import MissingExtraError
 
 PACKAGE = Path(awn.__file__).parent
 
@@ -74,6 +76,7 @@ HEAVY = [
     "matplotlib",
     "lightning",
     "transformers",
+    "accelerate",
     "torch_geometric",
     "optuna",
     "ray",
@@ -196,6 +199,17 @@ def test_importing_awn_loads_nothing_heavy() -> None:
     assert "awn" in loaded
     assert not loaded & set(HEAVY)
     assert loaded - {"awn"} <= set(sys.stdlib_module_names)
+
+
+@pytest.mark.parametrize(
+    ("module", "library", "extra"),
+    [("awn.lightning", "lightning.pytorch", "lightning"), ("awn.huggingface", "transformers", "transformers")],
+)
+def test_a_missing_extra_is_named(module: str, library: str, extra: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, module, raising=False)
+    monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(MissingExtraError, match=rf'pip install "awn\[{extra}\]"'):
+        importlib.import_module(module)
 
 
 # The front door
