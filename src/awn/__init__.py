@@ -72,7 +72,7 @@ __all__ = [
 
 
 # Imported when they are first used: most need more than torch.
-_PARTS = ("bench", "convert", "distributed", "export", "huggingface", "lightning", "paper", "tabular", "training")
+_PARTS = ("bench", "convert", "export", "huggingface", "lightning", "paper", "tabular", "training")
 
 
 def __getattr__(name: str) -> _typing.Any:
