@@ -279,3 +279,9 @@ class Scaled(awn.AdaptiveMLP):
 def test_a_subclass_keeps_its_own_forward() -> None:
     model, x = Scaled(3, 2), torch.randn(5, 3)
     torch.testing.assert_close(awn.finalize(model)(x), model(x))
+
+
+def test_parameters_keep_the_order_of_a_plain_model() -> None:
+    model = awn.AdaptiveMLP(2, 2, hidden_layers=2)
+    plain = nn.Sequential(nn.Linear(2, 231), nn.ReLU(), nn.Linear(231, 231), nn.ReLU(), nn.Linear(231, 2))
+    assert list(awn.finalize(model).state_dict()) == list(plain.state_dict())

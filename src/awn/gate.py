@@ -82,3 +82,7 @@ def remove_gate_(axis: Axis) -> None:
     content = {name: value for name, value in vars(shared).items() if name not in ("__dict__", "__weakref__")}
     axis.module.__class__ = type(shared.__name__, shared.__bases__, content)
     parametrize.remove_parametrizations(axis.module, axis.name, leave_parametrized=True)
+    # torch puts the weight last; layers have it first, and optimizers number parameters by their order.
+    parameters = axis.module._parameters
+    for name in [name for name in parameters if name != axis.name]:
+        parameters[name] = parameters.pop(name)
