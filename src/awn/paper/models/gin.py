@@ -38,13 +38,13 @@ class GraphNetwork(nn.Module):
     def __init__(self, options: GIN, graphs: Graphs, inputs: int, outputs: int, hidden: list[int]) -> None:
         super().__init__()
         self.graphs, self.pooling = graphs, options.pooling
-
-        def layer(size: int) -> nn.Sequential:
-            perceptron = Perceptron(size, hidden, options.embedding, options.activation, batch_norm=True)
-            return nn.Sequential(perceptron, nn.BatchNorm1d(options.embedding), nn.ReLU())
-
-        self.first = layer(inputs)
-        self.layers = nn.ModuleList(layer(options.embedding) for _ in range(options.convolutions))
+        size, activation = options.embedding, options.activation
+        # Without a batch norm: over nodes that are all alike, as in REDDIT-B, it has no variance to divide by.
+        self.first = nn.Sequential(Perceptron(inputs, hidden, size, activation), nn.ReLU())
+        self.layers = nn.ModuleList(
+            nn.Sequential(Perceptron(size, hidden, size, activation, batch_norm=True), nn.BatchNorm1d(size), nn.ReLU())
+            for _ in range(options.convolutions)
+        )
         self.epsilon = nn.Parameter(torch.zeros(options.convolutions))
         self.readouts = nn.ModuleList(nn.Linear(options.embedding, outputs) for _ in range(options.convolutions + 1))
 
