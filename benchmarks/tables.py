@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import gzip
+import itertools
 import json
 import os
 import statistics
@@ -36,6 +37,7 @@ Table = tuple[pd.DataFrame, pd.Series, str]
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folds", type=int, default=3)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0], help="of the networks; the folds stay the same")
     parser.add_argument("--tables", nargs="+", default=list(TABLES))
     parser.add_argument("--methods", nargs="+", default=["adaptive", "fixed", "boosting"])
     parser.add_argument("--options", type=json.loads, default={}, help="JSON of the estimators' options")
@@ -46,48 +48,51 @@ def main() -> None:
         show(json.loads(options.out.read_text())["fits"])
         return
     torch.set_num_threads(1)
-    made_by, fits = provenance(folds=options.folds, options=options.options), []
+    made_by, fits = provenance(folds=options.folds, seeds=options.seeds, options=options.options), []
     for name in options.tables:
         X, y, task = TABLES[name]()
         folds = StratifiedKFold if task == "classification" else KFold
         for fold, (train, test) in enumerate(folds(options.folds, shuffle=True, random_state=0).split(X, y)):
-            for method in options.methods:
+            for seed, method in itertools.product(options.seeds, options.methods):
                 started = time.perf_counter()
-                model, about = METHODS[method](X.iloc[train], y.iloc[train], task, options.options)
+                model, about = METHODS[method](X.iloc[train], y.iloc[train], task, seed, options.options)
                 score = float(model.score(X.iloc[test], y.iloc[test]))
                 seconds = round(time.perf_counter() - started, 1)
-                fits.append(
-                    {"table": name, "fold": fold, "method": method, "score": score, "seconds": seconds, **about}
-                )
+                place = {"table": name, "fold": fold, "seed": seed, "method": method}
+                fits.append({**place, "score": score, "seconds": seconds, **about})
                 print(fits[-1], flush=True)
                 write_files({options.out: json_file({"from": made_by, "fits": fits})})
     show(fits)
 
 
-def adaptive(X: pd.DataFrame, y: pd.Series, task: str, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+def adaptive(
+    X: pd.DataFrame, y: pd.Series, task: str, seed: int, options: dict[str, Any]
+) -> tuple[Any, dict[str, Any]]:
     kind = AdaptiveClassifier if task == "classification" else AdaptiveRegressor
-    model = kind(random_state=0, **options).fit(X, y)
+    model = kind(random_state=seed, **options).fit(X, y)
     return model, {"units": sum(model.widths_.values()), "epochs": model.n_iter_}
 
 
-def fixed(X: pd.DataFrame, y: pd.Series, task: str, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+def fixed(X: pd.DataFrame, y: pd.Series, task: str, seed: int, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     """The best of five widths on a validation part, refitted on all rows."""
     kind = AdaptiveClassifier if task == "classification" else AdaptiveRegressor
     layers = options.get("hidden_layers", kind().hidden_layers)
     stratify = y if task == "classification" else None
-    X_a, X_b, y_a, y_b = train_test_split(X, y, test_size=0.1, random_state=1, stratify=stratify)
+    X_a, X_b, y_a, y_b = train_test_split(X, y, test_size=0.1, random_state=1 + seed, stratify=stratify)
 
     def network(width: int) -> Any:
-        return kind(random_state=0, **options, fixed_widths=[width] * layers)
+        return kind(random_state=seed, **options, fixed_widths=[width] * layers)
 
     best = max(WIDTHS, key=lambda width: network(width).fit(X_a, y_a).score(X_b, y_b))
     model = network(best).fit(X, y)
     return model, {"units": best * layers, "epochs": model.n_iter_}
 
 
-def boosting(X: pd.DataFrame, y: pd.Series, task: str, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+def boosting(
+    X: pd.DataFrame, y: pd.Series, task: str, seed: int, options: dict[str, Any]
+) -> tuple[Any, dict[str, Any]]:
     kind = HistGradientBoostingClassifier if task == "classification" else HistGradientBoostingRegressor
-    return kind(random_state=0, categorical_features="from_dtype").fit(X, y), {}
+    return kind(random_state=seed, categorical_features="from_dtype").fit(X, y), {}
 
 
 METHODS: dict[str, Callable[..., tuple[Any, dict[str, Any]]]] = {
