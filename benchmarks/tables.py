@@ -32,6 +32,7 @@ from awn.tabular.table import read_table
 
 WIDTHS = (16, 32, 64, 128, 256)
 Table = tuple[pd.DataFrame, pd.Series, str]
+Fitted = tuple[Any, dict[str, Any]]
 
 
 def main() -> None:
@@ -65,15 +66,13 @@ def main() -> None:
     show(fits)
 
 
-def adaptive(
-    X: pd.DataFrame, y: pd.Series, task: str, seed: int, options: dict[str, Any]
-) -> tuple[Any, dict[str, Any]]:
+def adaptive(X: pd.DataFrame, y: pd.Series, task: str, seed: int, options: dict[str, Any]) -> Fitted:
     kind = AdaptiveClassifier if task == "classification" else AdaptiveRegressor
     model = kind(random_state=seed, **options).fit(X, y)
     return model, {"units": sum(model.widths_.values()), "epochs": model.n_iter_}
 
 
-def fixed(X: pd.DataFrame, y: pd.Series, task: str, seed: int, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+def fixed(X: pd.DataFrame, y: pd.Series, task: str, seed: int, options: dict[str, Any]) -> Fitted:
     """The best of five widths on a validation part, refitted on all rows."""
     kind = AdaptiveClassifier if task == "classification" else AdaptiveRegressor
     layers = options.get("hidden_layers", kind().hidden_layers)
@@ -88,14 +87,12 @@ def fixed(X: pd.DataFrame, y: pd.Series, task: str, seed: int, options: dict[str
     return model, {"units": best * layers, "epochs": model.n_iter_}
 
 
-def boosting(
-    X: pd.DataFrame, y: pd.Series, task: str, seed: int, options: dict[str, Any]
-) -> tuple[Any, dict[str, Any]]:
+def boosting(X: pd.DataFrame, y: pd.Series, task: str, seed: int, options: dict[str, Any]) -> Fitted:
     kind = HistGradientBoostingClassifier if task == "classification" else HistGradientBoostingRegressor
     return kind(random_state=seed, categorical_features="from_dtype").fit(X, y), {}
 
 
-METHODS: dict[str, Callable[..., tuple[Any, dict[str, Any]]]] = {
+METHODS: dict[str, Callable[..., Fitted]] = {
     "adaptive": adaptive,
     "fixed": fixed,
     "boosting": boosting,
