@@ -66,13 +66,13 @@ def train(
     loss_of: Loss = classification,
     batch_size: int = 128,
     lr: float = 1e-3,
+    width_lr: float | None = None,
     budget: awn.Budget | None = None,
     title: str = "training",
 ) -> None:
     """An ordinary loop; what is different for an adaptive model stands in the three lines with a comment."""
     adaptive = bool(awn.find_groups(model))
-    # ν has a learning rate of its own: there is one for a whole layer, and the run is short.
-    optimizer = torch.optim.Adam(awn.param_groups(model, lr=lr, width_lr=10 * lr))  # 1
+    optimizer = torch.optim.Adam(awn.param_groups(model, lr=lr, width_lr=width_lr))  # 1
     shuffling = torch.Generator().manual_seed(seed)
     model.train()
     for _ in track(range(steps), title, console=console):
