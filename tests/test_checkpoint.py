@@ -70,7 +70,7 @@ def network(**options: Any) -> awn.AdaptiveMLP:
 
 def settings_of(model: nn.Module) -> list[dict[str, Any]]:
     """Every setting of every width; where a family once started is none, ν has moved since."""
-    names = ("units", "capacity", "quantile", "min_units", "max_units", "block", "new_units", "gain")
+    names = ("units", "capacity", "quantile", "min_units", "max_units", "block", "new_units", "gain", "amplitude")
     return [
         {
             "family": group.width.family.starting_at(group.width.family.lower + 1),

@@ -346,16 +346,17 @@ WEIGHT = "output.parametrizations.weight.original"
 
 
 DAMAGE: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
-    "more units than room": lambda s: {**s, EXTRA: torch.tensor([500.0, 0.9], dtype=torch.float64)},
-    "no units": lambda s: {**s, EXTRA: torch.tensor([0.0, 0.9], dtype=torch.float64)},
-    "negative units": lambda s: {**s, EXTRA: torch.tensor([-3.0, 0.9], dtype=torch.float64)},
-    "half a unit": lambda s: {**s, EXTRA: torch.tensor([3.5, 0.9], dtype=torch.float64)},
-    "units that are no number": lambda s: {**s, EXTRA: torch.tensor([math.nan, 0.9], dtype=torch.float64)},
-    "infinite units": lambda s: {**s, EXTRA: torch.tensor([math.inf, 0.9], dtype=torch.float64)},
-    "a quantile above 1": lambda s: {**s, EXTRA: torch.tensor([20.0, 1.5], dtype=torch.float64)},
-    "a quantile that is no number": lambda s: {**s, EXTRA: torch.tensor([20.0, math.nan], dtype=torch.float64)},
+    "more units than room": lambda s: {**s, EXTRA: torch.tensor([500.0, 0.9, 1.0], dtype=torch.float64)},
+    "no units": lambda s: {**s, EXTRA: torch.tensor([0.0, 0.9, 1.0], dtype=torch.float64)},
+    "negative units": lambda s: {**s, EXTRA: torch.tensor([-3.0, 0.9, 1.0], dtype=torch.float64)},
+    "half a unit": lambda s: {**s, EXTRA: torch.tensor([3.5, 0.9, 1.0], dtype=torch.float64)},
+    "units that are no number": lambda s: {**s, EXTRA: torch.tensor([math.nan, 0.9, 1.0], dtype=torch.float64)},
+    "infinite units": lambda s: {**s, EXTRA: torch.tensor([math.inf, 0.9, 1.0], dtype=torch.float64)},
+    "a quantile above 1": lambda s: {**s, EXTRA: torch.tensor([20.0, 1.5, 1.0], dtype=torch.float64)},
+    "a quantile that is no number": lambda s: {**s, EXTRA: torch.tensor([20.0, math.nan, 1.0], dtype=torch.float64)},
     "an empty extra state": lambda s: {**s, EXTRA: torch.zeros(0, dtype=torch.float64)},
-    "too long an extra state": lambda s: {**s, EXTRA: torch.tensor([20.0, 0.9, 1.0], dtype=torch.float64)},
+    "an amplitude of nothing": lambda s: {**s, EXTRA: torch.tensor([20.0, 0.9, 0.0], dtype=torch.float64)},
+    "too long an extra state": lambda s: {**s, EXTRA: torch.tensor([20.0, 0.9, 1.0, 1.0], dtype=torch.float64)},
     "an extra state that is no tensor": lambda s: {**s, EXTRA: "twenty"},
     "tensors that disagree on the size": lambda s: {**s, WEIGHT: torch.zeros(OUT, 33, dtype=torch.float64)},
     "a tensor of other dimensions": lambda s: {**s, WEIGHT: torch.zeros(OUT, dtype=torch.float64)},
@@ -391,7 +392,7 @@ def test_damage_in_the_second_of_two_networks_leaves_both_as_they_were() -> None
     model, other = Pair(7, 90), Pair(90, 7)
     optimizer = torch.optim.Adam(model.parameters())
     state = dict(other.state_dict())
-    state["two.hidden.0.width._extra_state"] = torch.tensor([500.0, 0.9], dtype=torch.float64)
+    state["two.hidden.0.width._extra_state"] = torch.tensor([500.0, 0.9, 1.0], dtype=torch.float64)
     before = snapshot(model, optimizer)
     with pytest.raises(awn.AwnError, match=r"hidden\.0.*500 units"):
         awn.load_state_dict_(model, state, optimizer)

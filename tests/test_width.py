@@ -374,12 +374,14 @@ def test_comes_back_from_the_meta_device_with_a_state_dict():
 # Copies and state
 
 
-def test_extra_state_holds_the_units_and_the_quantile():
-    width = Width(Exponential.for_units(20, 0.8), quantile=0.8)
+def test_extra_state_holds_the_units_the_quantile_and_the_amplitude():
+    width = Width(Exponential.for_units(20, 0.8), quantile=0.8, amplitude=2.5)
     other = Width(Exponential.for_units(30))
     other.load_state_dict(width.state_dict())
-    assert (other.units, other.quantile, other.value) == (20, 0.8, width.value)
+    assert (other.units, other.quantile, other.amplitude, other.value) == (20, 0.8, 2.5, width.value)
     assert torch.equal(other.importance(), width.importance())
+    plain = Width(Exponential.for_units(20, 0.8), quantile=0.8)
+    torch.testing.assert_close(width.importance(), 2.5 * plain.importance())
     assert set(width.state_dict()) == {"log_nu", "_extra_state"}
 
 
@@ -427,6 +429,7 @@ def test_a_printed_model_shows_its_widths():
         ({"new_units": "ones"}, "new_units must be one of normal, rescaled, zero; got 'ones'"),
         ({"gain": 0.0}, "gain must be a finite number above 0, got 0"),
         ({"gain": math.inf}, "gain .* got inf"),
+        ({"amplitude": 0.0}, "amplitude must be a finite number above 0, got 0"),
     ],
 )
 def test_wrong_arguments_are_named(options, message):

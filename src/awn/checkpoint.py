@@ -118,6 +118,7 @@ def rebuild(
         width.family = importance
         for name, value in described["width"].items():
             setattr(width, name, value)
+        width.set_units(width.units, width.capacity)  # by its amplitude
     return model
 
 

@@ -6,6 +6,7 @@ With one built before, `load_state_dict_` rewires it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -116,14 +117,15 @@ def _take_widths_(model: nn.Module, state: Mapping[str, Any], prefix: str, optim
 def _units(layer: str, extra_state: Any, capacity: int) -> int:
     """The number of units that a width's extra state gives, which must be one that the tensors have room for."""
     entries = extra_state.tolist() if isinstance(extra_state, Tensor) and extra_state.dim() == 1 else []
-    good = len(entries) == 2 and float(entries[0]).is_integer() and 1 <= entries[0] <= capacity and 0 < entries[1] < 1
-    if not good:
-        found = f"{entries[0]:g} units at quantile {entries[1]:g}" if len(entries) == 2 else repr(extra_state)
-        raise CheckpointError(
-            f"the state dict is damaged: it gives layer {layer!r} {found}, where a number of units from 1 to "
-            f"{capacity}, for which its tensors have room, and a quantile belong. Nothing was loaded."
-        )
-    return int(entries[0])
+    if len(entries) == 3:
+        units, quantile, amplitude = entries
+        if float(units).is_integer() and 1 <= units <= capacity and 0 < quantile < 1 and 0 < amplitude < math.inf:
+            return int(units)
+    found = f"{entries[0]:g} units at quantile {entries[1]:g}" if len(entries) == 3 else repr(extra_state)
+    raise CheckpointError(
+        f"the state dict is damaged: it gives layer {layer!r} {found}, where a number of units from 1 to "
+        f"{capacity}, for which its tensors have room, a quantile and an amplitude belong. Nothing was loaded."
+    )
 
 
 def _capacity(model: nn.Module, group: WidthGroup, state: Mapping[str, Any], prefix: str) -> int:

@@ -29,6 +29,7 @@ class Width(nn.Module):
     `block`: tensors are allocated for a `capacity` of units, rounded up to a multiple of it, so that most changes
     of width replace no Parameter; the units beyond the width are inert. `block=1` gives exact shapes.
     `new_units`: how units that are added start, see `awn.initialise`. `gain`: √2 after a ReLU, 1 after a tanh.
+    `amplitude` multiplies every importance; `even_amplitude` is the one at which they are 1 in the mean square.
     """
 
     log_nu: nn.Parameter
@@ -45,6 +46,7 @@ class Width(nn.Module):
         block: int = 32,
         new_units: NewUnits = "zero",
         gain: float = math.sqrt(2),
+        amplitude: float = 1.0,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
@@ -62,6 +64,7 @@ class Width(nn.Module):
         if new_units not in get_args(NewUnits):
             raise ArgumentError(f"new_units must be one of {', '.join(get_args(NewUnits))}; got {new_units!r}.")
         check_number("gain", gain)
+        check_number("amplitude", amplitude)
         self.family = family
         self.quantile = quantile
         self.min_units = min_units
@@ -69,6 +72,7 @@ class Width(nn.Module):
         self.block = block
         self.new_units: NewUnits = new_units
         self.gain = gain
+        self.amplitude = amplitude
         #: Every tensor dimension that has this width; filled in by `awn.groups.connect_`.
         self.axes: tuple[Axis, ...] = ()
         #: Whether the next optimizer is yet to be checked: at first, and after changes without one at hand.
@@ -159,6 +163,7 @@ class Width(nn.Module):
             self.active = torch.empty_like(self.index)
         # In place: a compiled or data-parallel forward sees the new width without being rebuilt.
         torch.lt(self.index, units, out=self.active)
+        self.active *= self.amplitude
         self.units, self.capacity = units, capacity
 
     def snapshot(self) -> tuple[int, int, Tensor, Tensor]:
@@ -188,18 +193,18 @@ class Width(nn.Module):
         return self.capacity - units <= (0 if self.block == 1 else 2 * self._allocation_step(self.capacity))
 
     def get_extra_state(self) -> Tensor:
-        """What a state dict must hold besides ν: the number of units and the quantile."""
-        return torch.tensor([float(self.units), self.quantile], dtype=torch.float64)
+        """What a state dict must hold besides ν: the number of units, the quantile and the amplitude."""
+        return torch.tensor([float(self.units), self.quantile, self.amplitude], dtype=torch.float64)
 
     def set_extra_state(self, state: Tensor) -> None:
-        """Take over the number of units and the quantile of a state dict."""
-        units, quantile = state.tolist()
+        """Take over the number of units, the quantile and the amplitude of a state dict."""
+        units, quantile, amplitude = state.tolist()
         if units > self.capacity:
             raise CheckpointError(
                 f"the state dict gives a layer {int(units)} units, but its tensors have room for {self.capacity}. "
                 "Load the whole model, with awn.load_state_dict_(model, state)."
             )
-        self.quantile = quantile
+        self.quantile, self.amplitude = quantile, amplitude
         self.set_units(int(units), self.capacity)
 
     def extra_repr(self) -> str:
@@ -234,6 +239,19 @@ class Width(nn.Module):
         return self
 
 
+def even_amplitude(family: Importance, units: int) -> float:
+    """The amplitude at which the importance of `units` units is 1 in the mean square.
+
+    Weights that read them may then stay as they were before there was any importance.
+
+    >>> round(even_amplitude(Exponential.for_units(128, scale="unit"), 128), 2)
+    2.14
+    """
+    value = torch.tensor(family.start, dtype=torch.float64)
+    importance = family.importance(torch.arange(units, dtype=torch.float64), value)
+    return importance.square().mean().rsqrt().item()
+
+
 def at_least_single(dtype: torch.dtype) -> torch.dtype:
     """The dtype, or single precision if that has more digits."""
     return torch.promote_types(dtype, torch.float32)
@@ -248,4 +266,5 @@ def as_options(width: Width) -> dict[str, Any]:
         "block": width.block,
         "new_units": width.new_units,
         "gain": width.gain,
+        "amplitude": width.amplitude,
     }

@@ -13,7 +13,7 @@ from torch.nn.utils import parametrize
 from awn.axis import Axis
 from awn.convert.hidden import Hidden, Refusal
 from awn.convert.patterns import Patterns, as_list, check_patterns, explicit_groups, matches
-from awn.convert.preserve import preserve_, rescale_
+from awn.convert.preserve import preserve_
 from awn.convert.report import Adapted, Report, Skipped
 from awn.convert.trace import find_hidden
 from awn.errors import ArgumentError, AwnError
@@ -21,7 +21,7 @@ from awn.groups import WIDTH_NAME, WidthGroup, check_connection, connect_, find_
 from awn.importance import Exponential, Importance
 from awn.state import follow_state_dicts_
 from awn.surgery import set_units_
-from awn.width import NewUnits, Width
+from awn.width import NewUnits, Width, even_amplitude
 
 
 def adapt_(
@@ -48,8 +48,9 @@ def adapt_(
     Every layer starts at the width that it has, with the exponential importance, or another class of it. An instance,
     such as `awn.Exponential.for_units(64)`, sets the width that all start from.
 
-    A fresh model keeps its own start, rescaled for the importance. For a trained one, `preserve=True` keeps its
-    function: units are sorted by how much they count, and what reads them is divided by the importance.
+    A fresh model keeps its own weights: the importance is 1 in the mean square, so that what sums up units varies as
+    before. For a trained one, `preserve=True` keeps its function: units are sorted by how much they count, and what
+    reads them is divided by the importance.
 
     >>> import awn
     >>> model = nn.Sequential(nn.Linear(4, 64), nn.ReLU(), nn.Linear(64, 3))
@@ -70,8 +71,8 @@ def adapt_(
     limits = {"min_units": min_units, "max_units": max_units, "block": block, "new_units": new_units}
     plans = [_plan(hidden, importance, quantile, limits) for hidden in [*named, *chosen]]
     _connect_all_(model, plans, importance)
-    for group in find_groups(model):
-        (preserve_ if preserve else rescale_)(group)
+    for group in find_groups(model) if preserve else ():
+        preserve_(group)
     follow_state_dicts_(model)
     return _report(model, skipped)
 
@@ -226,6 +227,8 @@ def _plan(
     else:
         family = (importance or Exponential).for_units(units, quantile, scale="unit")
     width = Width(family, quantile=quantile, gain=hidden.gain, device=like.device, dtype=like.dtype, **limits)
+    # The weights that read the units stay as they are: on average, the importance leaves their sums as large.
+    width.amplitude = even_amplitude(family, width.units)
     width.set_units(units, units)  # as the tensors are: no slot is inert yet
     return _Plan(width, axes)
 

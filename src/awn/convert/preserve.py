@@ -1,8 +1,6 @@
-"""What becomes of the weights that a model brings along: kept in function, or rescaled for the importance."""
+"""A trained model's weights, sorted and divided by the importance, so that it computes what it computed before."""
 
 from __future__ import annotations
-
-import math
 
 import torch
 from torch import Tensor, nn
@@ -26,17 +24,6 @@ def preserve_(group: WidthGroup) -> None:
             axis.tensor.copy_(axis.tensor.index_select(axis.dim, entries))
             if axis.role == "consumer":
                 axis.tensor.div_(_along(importance.repeat_interleave(axis.repeat), axis).to(axis.tensor.dtype))
-
-
-def rescale_(group: WidthGroup) -> None:
-    """Scale the weights that read a fresh layer's units, so that their sums vary as much as without importance.
-
-    For weights drawn by Kaiming's rule this is Kaiming+: Var[w] = gain² / Σ f², in place of gain² / units.
-    """
-    with torch.no_grad():
-        squares = group.width.importance().detach().double().square().sum().item()
-        for axis in group.consumers:
-            axis.tensor.mul_(math.sqrt(group.width.units / squares))
 
 
 def unit_strength(group: WidthGroup) -> Tensor:
