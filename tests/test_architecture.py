@@ -57,6 +57,7 @@ PACKAGES = [
     "lightning",
     "huggingface",
     "report",
+    "workers",
     "paper",
     "tabular",
     "bench",
