@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -151,6 +153,20 @@ def test_a_process_that_is_killed_costs_only_its_own_task() -> None:
     for number in (0, 3):
         assert isinstance(found[number], WorkerError)
         assert "--resume" in str(found[number])
+
+
+def test_an_interrupt_ends_the_processes() -> None:
+    before, futures = set(multiprocessing.active_children()), []
+
+    def interrupted() -> None:
+        with local_workers(2) as workers:
+            futures.extend([workers.submit(time.sleep, 600) for _ in range(2)])
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert set(multiprocessing.active_children()) <= before
+    assert all(future.done() for future in futures)
 
 
 WRONG: dict[str, tuple[list[Any], list[str]]] = {
