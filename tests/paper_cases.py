@@ -11,7 +11,7 @@ from awn.paper.protocol import AnyCase, Case, Experiment, Outcome, Protocol, Ret
 from awn.paper.settings import Settings
 from awn.paper.store import Store
 from awn.paper.sweep import Sweep
-from awn.paper.workers import Workers, local_workers
+from awn.workers import Workers, local_workers
 
 
 def tiny_settings(settings: Settings, **changes: Any) -> Settings:

@@ -12,7 +12,7 @@ import multiprocessing
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -402,11 +402,10 @@ def tiny_batches(rank: int, ranks: int) -> None:
     fit(model, samples(8), loss=lambda output, y, _: F.mse_loss(output, y), options=FitOptions(batch_size=2))
 
 
-def command(rank: int, ranks: int, port: int, words: list[str]) -> tuple[Any, str, str]:
-    """The command line, as torchrun starts it; its exit code and what it printed."""
-    from awn.cli import app, output
-
-    launched = {
+@contextlib.contextmanager
+def launched(rank: int, ranks: int, port: int) -> Iterator[None]:
+    """The environment of a process that torchrun has started."""
+    variables = {
         "TORCHELASTIC_RUN_ID": "test",
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(port),
@@ -414,16 +413,67 @@ def command(rank: int, ranks: int, port: int, words: list[str]) -> tuple[Any, st
         "LOCAL_RANK": str(rank),
         "WORLD_SIZE": str(ranks),
     }
-    os.environ.update(launched)
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name in variables:
+            del os.environ[name]
+
+
+def command(rank: int, ranks: int, port: int, words: list[str]) -> tuple[Any, str, str]:
+    """The command line, as torchrun starts it; its exit code and what it printed."""
+    from awn.cli import app, output
+
     sys.argv = ["awn", *words]
     printed, complained = io.StringIO(), io.StringIO()
     output.out.file, output.err.file = printed, complained
     try:
-        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(complained):
+        with (
+            launched(rank, ranks, port),
+            contextlib.redirect_stdout(printed),
+            contextlib.redirect_stderr(complained),
+        ):
             app.main()
     except SystemExit as end:
         return end.code, printed.getvalue(), complained.getvalue()
-    finally:
-        for name in launched:
-            del os.environ[name]
     return None, printed.getvalue(), complained.getvalue()
+
+
+def lightning_fit(
+    rank: int,
+    ranks: int,
+    port: int,
+    folder: str,
+    *,
+    accumulate: int = 1,
+    manual: bool = False,
+    resumed: bool = False,
+    **options: Any,
+) -> dict[str, Any]:
+    """60 batches of 12 samples under Lightning's Trainer, started as torchrun does, and all that came of them."""
+    import lightning_cases
+
+    callback = lightning_cases.callback()
+    seen = lightning_cases.Pushed()
+    model = lightning_cases.module(build(), manual=manual)
+    torch.manual_seed(rank)
+    with contextlib.ExitStack() as stack:
+        if ranks > 1:
+            stack.enter_context(launched(rank, ranks, port))
+        made = {"accumulate_grad_batches": accumulate, "folder": folder, "ranks": ranks, **options}
+        rows = samples(240)
+        if resumed:
+            lightning_cases.fit(model, rows, [seen, callback], epochs=1, **made)
+            model = lightning_cases.module(build(), manual=manual)
+            callback = lightning_cases.callback()
+            lightning_cases.fit(model, rows, [seen, callback], epochs=3, resume=True, **made)
+        else:
+            lightning_cases.fit(model, rows, [seen, callback], epochs=3, **made)
+    return {
+        "widths": seen.widths,
+        "replaced": seen.replaced,
+        "samples": callback._samples,
+        "parameters": flat(dict(model.named_parameters())),
+        "logged": seen.logged,
+    }

@@ -59,6 +59,7 @@ PACKAGES = [
     "lightning",
     "huggingface",
     "report",
+    "workers",
     "paper",
     "tabular",
     "bench",

@@ -11,9 +11,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import onnxruntime
@@ -23,39 +22,12 @@ from sklearn.datasets import load_diabetes, load_iris
 
 import awn
 import awn.files
-from awn.cli.app import app, main
+from awn.cli.app import app
 from awn.training import run as run_module
+from cli_cases import Run, one_sentence
 
 COMMANDS = ["fit", "predict", "inspect", "truncate", "compress", "export", "report"]
 QUICK = ["--epochs", "3", "--no-compare"]
-
-
-class Said(NamedTuple):
-    """What a command left: its exit code and both streams."""
-
-    code: int
-    out: str
-    err: str
-
-
-Run = Callable[..., Said]
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Run a command in this process, as the installed program does."""
-
-    def call(*words: Any) -> Said:
-        monkeypatch.setattr(sys, "argv", ["awn", *map(str, words)])
-        capsys.readouterr()
-        code: Any = 0
-        try:
-            main()
-        except SystemExit as stopped:
-            code = stopped.code or 0
-        return Said(code, *capsys.readouterr())
-
-    return call
 
 
 @pytest.fixture(autouse=True)
@@ -452,16 +424,6 @@ def test_there_must_be_a_run_to_resume(run: Run, made: Path) -> None:
 
 
 # Bad input
-
-
-def one_sentence(said: Said) -> str:
-    """What a refused command says: code 2, nothing on the output, one line that starts with error, no traceback."""
-    assert said.code == 2, said
-    assert said.out == ""
-    lines = [line for line in said.err.splitlines() if line.strip()]
-    assert len(lines) == 1, said.err
-    assert lines[0].startswith("error: ")
-    return lines[0]
 
 
 NUMBERS = "a,b,y\n" + "".join(f"{i},{i * 7 % 11},{i % 2}\n" for i in range(40))

@@ -232,6 +232,51 @@ def test_the_command_under_torchrun(ranks: Ranks, tmp_path: Path) -> None:
     assert (tmp_path / "two" / "report.html").is_file()
 
 
+def test_many_runs_are_not_torchruns_business(ranks: Ranks, tmp_path: Path) -> None:
+    words = ["fit", "one.csv", "two.csv", "--target", "y", "--out", str(tmp_path / "many")]
+    for code, out, complaint in ranks.run(rank_cases.command, 2, 2, free_port(), words, joined=False):
+        assert (code, out) == (2, "")
+        assert "--workers or --ray" in complaint
+
+
+# Lightning
+
+LIGHTNING: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "accumulated": {"accumulate": 2},
+    "manual": {"manual": True},
+    "static graph": {"static_graph": True},
+    "gradients as views": {"gradient_as_bucket_view": True},
+    "resumed": {"resumed": True},
+}
+
+
+@pytest.mark.parametrize("case", LIGHTNING)
+def test_lightnings_ranks_train_as_one_process_does(ranks: Ranks, tmp_path: Path, case: str) -> None:
+    alone_in = {name: value for name, value in LIGHTNING[case].items() if name in ("accumulate", "manual")}
+    (alone,) = ranks.run(rank_cases.lightning_fit, 1, 1, 0, str(tmp_path / "one"), joined=False, **alone_in)
+    words = [2, free_port(), str(tmp_path / "two")]
+    together = ranks.run(rank_cases.lightning_fit, 2, *words, joined=False, **LIGHTNING[case])
+    assert not isinstance(alone, Exception), alone
+    assert alone["replaced"] >= 10
+    assert len({tuple(widths.values()) for widths in alone["widths"]}) >= 10
+    for told in together:
+        assert not isinstance(told, Exception), told
+        assert told["widths"] == alone["widths"]
+        assert told["replaced"] == alone["replaced"]
+        assert told["samples"] == 240, "of the whole set"
+        assert close(told["parameters"], alone["parameters"])
+        assert told["parameters"] == together[0]["parameters"], "to the last bit"
+        assert told["logged"] == alone["logged"]
+
+
+def test_lightnings_manual_steps_on_a_static_graph_are_refused(ranks: Ranks, tmp_path: Path) -> None:
+    words = [2, free_port(), str(tmp_path)]
+    for told in ranks.run(rank_cases.lightning_fit, 2, *words, joined=False, manual=True, static_graph=True):
+        assert isinstance(told, awn.AwnError)
+        assert "static_graph=True" in str(told)
+
+
 def free_port() -> int:
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))

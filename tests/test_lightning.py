@@ -15,6 +15,7 @@ import pytest
 import torch
 from lightning.pytorch.callbacks import ModelCheckpoint, StochasticWeightAveraging
 from lightning.pytorch.plugins import MixedPrecision
+from lightning.pytorch.strategies import ModelParallelStrategy
 from sklearn.datasets import load_digits
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -327,9 +328,10 @@ def test_a_module_without_learned_widths_is_refused() -> None:
         trainer(max_epochs=1).fit(model, loader(digits()[0]))
 
 
-def test_data_parallel_strategies_are_refused() -> None:
-    run = trainer(strategy="ddp", devices=2)
-    with pytest.raises(ArgumentError, match=r"DDPStrategy.*devices=1"):
+def test_strategies_that_spread_a_model_are_refused() -> None:
+    """DDP is not among them; test_distributed.py trains with it."""
+    run = trainer(strategy=ModelParallelStrategy(), devices=2)
+    with pytest.raises(ArgumentError, match=r'ModelParallelStrategy.*strategy="ddp".*devices=1'):
         AdaptiveWidth().setup(run, Classifier(), "fit")
 
 

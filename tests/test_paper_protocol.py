@@ -7,6 +7,7 @@ import os
 import signal
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -20,10 +21,10 @@ from awn.paper.run import Job, LearningRate, Record, count_plateaus, train
 from awn.paper.search import make_proposer
 from awn.paper.settings import Settings, Training, fingerprint
 from awn.paper.store import Store, slug
-from awn.paper.sweep import SweepError
-from awn.paper.workers import Workers, local_workers, make
+from awn.paper.sweep import SweepError, make
 from awn.prior import Anneal
 from awn.training import Progress
+from awn.workers import Workers, local_workers, ray_workers
 from paper_cases import run_here, run_with
 
 TINY = Settings("DoubleMoon", MLP(), Fixed(4), Training(2, 1024))
@@ -226,12 +227,12 @@ def test_a_sweep_that_was_killed_goes_on_and_repeats_nothing(tmp_path):
     tested = experiment(Case("AWN", (ADAPTIVE,)), Case("Fixed", TINY.vary(units=(4, 8))))
     calls: list[Job] = []
 
-    def dying(job: Job, scratch: Path | None, resume: bool):
+    def dying(work: Any, job: Job, *args: Any):
         if len(calls) == 3:
             raise KeyboardInterrupt
         calls.append(job)
         with local_workers(1) as workers:
-            return workers.submit(job, scratch, resume)
+            return workers.submit(work, job, *args)
 
     with pytest.raises(KeyboardInterrupt):
         run_with(Workers(dying, 1), tested, tested.small, tmp_path)
@@ -290,8 +291,6 @@ def test_outcomes_come_back_with_their_records(tmp_path):
 @pytest.mark.filterwarnings("ignore")  # Ray's own
 def test_on_ray_a_worker_that_is_killed_costs_only_its_own_run(tmp_path):
     pytest.importorskip("ray", reason="Ray is not installed: pip install awn[ray]")
-    from awn.paper.workers import ray_workers
-
     notes = tmp_path / "notes"
     notes.mkdir()
 
@@ -301,8 +300,8 @@ def test_on_ray_a_worker_that_is_killed_costs_only_its_own_run(tmp_path):
             time.sleep(60)  # in the middle of its run when it is killed
         return make(job, scratch, resume)
 
-    def killing(job: Job, scratch: Path | None, resume: bool):
-        future = workers.submit(job, scratch, resume)
+    def killing(_: Any, job: Job, *args: Any):
+        future = workers.submit(noting, job, *args)
         if job.seed == 1:  # the second of the two: both are under way
             (first,) = wait_for(notes, "*.*.*", lambda found: [p for p in found if p.name.startswith(slow.key)])
             os.kill(int(first.name.split(".")[1]), signal.SIGKILL)
@@ -310,7 +309,7 @@ def test_on_ray_a_worker_that_is_killed_costs_only_its_own_run(tmp_path):
 
     tested = experiment(Case("AWN", (ADAPTIVE,)))
     slow = Job(ADAPTIVE, 0, final=True)
-    with ray_workers("local", noting) as workers:
+    with ray_workers("local") as workers:
         outcomes, sweep = run_with(Workers(killing, 2), tested, tested.small, tmp_path / "results")
     assert sweep.made == 2
     begun = {job: len(list(notes.glob(f"{Job(ADAPTIVE, job, final=True).key}.*"))) for job in (0, 1)}

@@ -29,6 +29,10 @@ class RankError(AwnError, RuntimeError):
     """Processes that are not in step, or share a model in a way that a change of width cannot follow."""
 
 
+class WorkerError(AwnError, RuntimeError):
+    """A process that ended before its work was done."""
+
+
 class NonFiniteError(AwnError, ArithmeticError):
     """A loss, a weight or a learned width that is no longer a number."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 from awn.budget import Budget
@@ -20,7 +21,7 @@ try:
     from lightning.pytorch import Callback, LightningModule, Trainer
     from lightning.pytorch.callbacks import StochasticWeightAveraging, WeightAveraging
     from lightning.pytorch.plugins import MixedPrecision
-    from lightning.pytorch.strategies import ParallelStrategy
+    from lightning.pytorch.strategies import DDPStrategy, ParallelStrategy
 except ImportError:
     raise MissingExtraError('awn.lightning needs Lightning: pip install "awn[lightning]"') from None
 
@@ -33,7 +34,7 @@ class AdaptiveWidth(Callback):
     Adapt the model in the LightningModule's `__init__`, so that `configure_optimizers` sees its learned widths:
 
     >>> import awn, lightning.pytorch as pl
-    >>> from torch import nn
+    >>> from torch.nn.parallel import DistributedDataParallel
     >>> class Classifier(pl.LightningModule):
     ...     def __init__(self):
     ...         super().__init__()
@@ -49,6 +50,9 @@ class AdaptiveWidth(Callback):
     prior and the budget is added right before the optimizer's step, so gradients may be accumulated, scaled and clipped
     as usual. `n_samples` is the size of the training set, which is asked of the data loader unless given. `clock` says
     what an annealed prior counts. New units are drawn from `seed`; where the drawing stands goes into checkpoints.
+
+    With `Trainer(strategy="ddp")` all ranks have the same widths and units. The prior's gradient is added to the mean
+    of the ranks' gradients, so that it counts once; `n_samples` is the size of the whole set.
     """
 
     def __init__(
@@ -74,13 +78,13 @@ class AdaptiveWidth(Callback):
         self._resumed_from: torch.Tensor | None = None
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Refuse what would train several copies of the model apart."""
+        """Refuse ways of sharing the model, and copies of it, that a change of width cannot follow."""
         if stage != "fit":
             return
-        if isinstance(trainer.strategy, ParallelStrategy):
+        if isinstance(trainer.strategy, ParallelStrategy) and not isinstance(trainer.strategy, DDPStrategy):
             raise ArgumentError(
-                f"AdaptiveWidth does not work with {type(trainer.strategy).__name__}: every process would draw its own "
-                "new units. Use one device: Trainer(devices=1)."
+                f"AdaptiveWidth does not work with {type(trainer.strategy).__name__}: a model that is spread over the "
+                'processes cannot change its widths. Use Trainer(strategy="ddp"), or one device: Trainer(devices=1).'
             )
         for callback in trainer.callbacks:  # type: ignore[attr-defined]
             if isinstance(callback, StochasticWeightAveraging | WeightAveraging):
@@ -92,6 +96,16 @@ class AdaptiveWidth(Callback):
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Look whether there is something to learn, now that the model is built and on its device."""
         require_groups(pl_module)
+        parallel = trainer.model
+        if (
+            isinstance(parallel, DistributedDataParallel)
+            and parallel.static_graph
+            and not pl_module.automatic_optimization
+        ):
+            raise ArgumentError(
+                "with manual optimization Lightning sees to the first step of a static graph, and to that alone; a "
+                "change of width makes another graph. Leave static_graph=True out of the strategy."
+            )
         self._generator = torch.Generator(pl_module.device).manual_seed(self.seed)
         if self._resumed_from is not None:
             self._generator.set_state(self._resumed_from)
@@ -121,7 +135,8 @@ class AdaptiveWidth(Callback):
         if trainer.global_step == self._steps:
             return
         self._steps = trainer.global_step
-        resize_(pl_module, trainer.optimizers, generator=self._generator)
+        assert trainer.model is not None  # the module itself, or the DistributedDataParallel that it is trained in
+        resize_(trainer.model, trainer.optimizers, generator=self._generator)
         pl_module.log_dict({f"width/{layer}": float(units) for layer, units in widths(pl_module).items()})
         if self._terms is not None:
             terms = self._terms

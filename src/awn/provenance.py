@@ -23,8 +23,7 @@ def provenance(**facts: Any) -> dict[str, Any]:
     ['awn', 'command', 'commit', 'cores', 'date', 'machine', 'python', 'seed', 'threads', 'torch']
     """
     return {
-        "command": _command(sys.argv),
-        "commit": _commit(),
+        **origin(),
         "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "awn": __version__,
         "python": platform.python_version(),
@@ -34,6 +33,15 @@ def provenance(**facts: Any) -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         **facts,
     }
+
+
+def origin() -> dict[str, Any]:
+    """The command and the commit of this process, for what others do for it elsewhere.
+
+    >>> sorted(origin())
+    ['command', 'commit']
+    """
+    return {"command": _command(sys.argv), "commit": _commit()}
 
 
 def _command(words: Sequence[str]) -> str:

@@ -12,6 +12,7 @@ import typer
 from awn.cli.config import read_config
 from awn.cli.display import LiveDisplay, PlainDisplay
 from awn.cli.folders import run_folder
+from awn.cli.many import Fleet, fit_many
 from awn.cli.output import err, out, print_json, print_table, say
 from awn.distributed import several_ranks, torchrun_group, wait_for_all
 
@@ -23,13 +24,16 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print the result as one JS
 
 
 def fit(
-    table: Annotated[Path, typer.Argument(help="A CSV, TSV or Parquet file, .gz too.")],
+    tables: Annotated[list[Path], typer.Argument(help="A CSV, TSV or Parquet file, .gz too; or several.")],
     target: Annotated[str, typer.Option(help="The column to predict.")],
     out_folder: Annotated[Path | None, typer.Option("--out", help="Where to write. Default: runs/NAME.")] = None,
     task: Annotated[str | None, typer.Option(help="classification or regression. Default: guessed and said.")] = None,
     hidden_layers: Annotated[int | None, typer.Option(help="Number of hidden layers.")] = None,
     test_size: Annotated[float, typer.Option(help="Share of the rows to hold out and judge by.")] = 0.2,
     seed: Annotated[int, typer.Option(help="Decides the split and the start.")] = 0,
+    seeds: Annotated[int, typer.Option(help="Runs of each table, with one seed after the other.", min=1)] = 1,
+    workers: Annotated[int, typer.Option(help="Processes that share the runs, on this machine.", min=1)] = 1,
+    ray: Annotated[str | None, typer.Option(help="The address of a Ray cluster, or `local` to start one.")] = None,
     epochs: Annotated[int | None, typer.Option(help="At most this many passes over the rows.")] = None,
     max_units: Annotated[int | None, typer.Option(help="Most units a layer may have. Default: 256.")] = None,
     max_params: Annotated[int | None, typer.Option(help="Most parameters the network may have.")] = None,
@@ -45,16 +49,23 @@ def fit(
 
     Example:  awn fit houses.csv --target price --out runs/houses
 
+    Many runs:  awn fit houses.csv flats.csv --target price --seeds 5 --workers 4
+
     Several processes, each with a part of every batch:  torchrun --nproc-per-node 4 -m awn fit houses.csv …
     """
     torch.set_num_threads(threads)
     named = {"hidden_layers": hidden_layers, "epochs": epochs, "max_units": max_units, "max_params": max_params}
     options = {**read_config(config), **{name: value for name, value in named.items() if value is not None}}
-    settings = {"task": task, "test_size": test_size, "seed": seed, "options": options, "compare": compare}
+    settings = {"task": task, "test_size": test_size, "options": options, "compare": compare}
+    if len(tables) > 1 or seeds > 1 or ray:
+        fleet = Fleet(workers, ray, threads, resume, overwrite)
+        every = range(seed, seed + seeds)
+        fit_many(tables, target, every, out_folder, settings, fleet, quiet=quiet, as_json=as_json)
+        return
     with torchrun_group() as rank:
-        folder = run_folder(out_folder, table, resume=resume, overwrite=overwrite)
+        folder = run_folder(out_folder, tables[0], resume=resume, overwrite=overwrite)
         wait_for_all()  # every rank has looked before one of them writes
-        result = _fit(table, target, folder, settings, resume=resume, quiet=quiet or rank > 0)
+        result = _fit(tables[0], target, folder, {**settings, "seed": seed}, resume=resume, quiet=quiet or rank > 0)
     if rank > 0:
         return
     if as_json:

@@ -53,7 +53,7 @@ def run(
     from awn.paper.experiments import find_experiment
     from awn.paper.store import Store
     from awn.paper.sweep import Sweep
-    from awn.paper.workers import local_workers, ray_workers
+    from awn.workers import local_workers, ray_workers
 
     experiment = find_experiment(name)
     protocol = experiment.protocol(profile)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from awn.cli.fit import AsJson, Quiet
+from awn.cli.folders import read_report
 from awn.cli.output import print_json, say
-from awn.errors import ArgumentError
 
 
 def report(
@@ -23,15 +22,9 @@ def report(
 
     Example:  awn report runs/houses runs/houses-2 --out comparison.html
     """
-    from awn.report import ReportData, write_comparison
+    from awn.report import write_comparison
 
-    found = []
-    for run in runs:
-        path = run / "report.json"
-        try:
-            found.append(ReportData.from_json(json.loads(path.read_text(encoding="utf-8"))))
-        except (OSError, ValueError) as error:
-            raise ArgumentError(f"{run} is not a finished run of `awn fit`: {path} cannot be read ({error}).") from None
+    found = [read_report(run) for run in runs]
     write_comparison(out_file, found)
     say(f"comparison of {len(found)} runs: {out_file}", quiet=quiet)
     if as_json:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import shutil
-from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
-from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
+
+import torch
 
 from awn.errors import AwnError
 from awn.paper.protocol import AnyCase, Experiment, Finished, Outcome, Profile, Protocol, Stages
-from awn.paper.run import Job, Record
+from awn.paper.run import Job, Record, train
 from awn.paper.store import Store
-from awn.paper.workers import Workers
-from awn.provenance import provenance
+from awn.provenance import origin
+from awn.workers import Tasks, Workers
 
 Tell = Callable[[str], None]
 
@@ -37,15 +36,13 @@ class Sweep:
         resume: bool = False,
         tell: Tell = lambda _: None,
     ) -> None:
-        self._experiment, self._profile, self._store, self._workers = experiment, profile, store, workers
+        self._experiment, self._profile, self._store = experiment, profile, store
         self._scratch, self._resume, self._tell = scratch, resume, tell
-        self._queue: deque[Job] = deque()
-        self._running: dict[Future[Record], Job] = {}
+        self._tasks: Tasks[Job] = Tasks(workers)
         self._asked: set[str] = set()
         self._records: dict[str, Record] = {}
         self._failures: dict[str, str] = {}
-        made_by = provenance()
-        self._origin = {name: made_by[name] for name in ("command", "commit")}  # a worker elsewhere knows neither
+        self._origin = origin()  # a worker elsewhere does not know it
         self.made = 0
 
     def run(self, protocol: Protocol) -> list[Outcome]:
@@ -88,33 +85,21 @@ class Sweep:
             if found is not None:
                 self._records[job.key] = found
             else:
-                self._queue.append(job)
+                self._tasks.add(job, make, job, self._scratch_of(job), self._resume)
         return all(job.key in self._records for job in jobs)
 
     def _collect(self) -> None:
-        """Keep the workers busy, wait for a run, and keep what it came to."""
-        while self._queue and len(self._running) < self._workers.at_a_time:
-            job = self._queue.popleft()
-            self._running[self._workers.submit(job, self._scratch_of(job), self._resume)] = job
-        finished, _ = wait(self._running, return_when=FIRST_COMPLETED)
-        for future in finished:
-            job = self._running.pop(future)
-            try:
-                record = future.result()
-            except BrokenProcessPool:
-                raise SweepError(
-                    "a worker process was killed, perhaps for want of memory, and took the others with it. Finished "
-                    "runs are kept: the same command with --resume goes on; fewer --workers need less memory."
-                ) from None
-            except Exception as error:
-                self._failures[job.key] = f"{job.settings.dataset}: {error}"
+        """Wait for runs, and keep what they came to."""
+        for job, record in self._tasks.finished():
+            if isinstance(record, Exception):
+                self._failures[job.key] = f"{job.settings.dataset}: {record}"
                 continue
             record["from"] |= self._origin
             self._store.keep(self._experiment.runs_folder, job, record)
             self._records[job.key] = record
             self.made += 1
             self._clear(job)
-            self._tell(_sentence(job, record, len(self._running) + len(self._queue)))
+            self._tell(_sentence(job, record, len(self._tasks)))
 
     def _scratch_of(self, job: Job) -> Path | None:
         return None if self._scratch is None else self._scratch / job.key
@@ -124,6 +109,13 @@ class Sweep:
         folder = self._scratch_of(job)
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def make(job: Job, scratch: Path | None, resume: bool) -> Record:
+    """What a worker does: one run, with one thread."""
+    torch.set_num_threads(1)
+    torch.set_flush_denormal(True)  # deep networks without Kaiming+ die out, and tiny numbers are slow
+    return train(job, scratch, resume=resume)
 
 
 def _sentence(job: Job, record: Record, left: int) -> str:

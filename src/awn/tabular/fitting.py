@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import Any, NamedTuple, cast, get_args
 
 import pandas as pd
 from sklearn.dummy import DummyClassifier, DummyRegressor
@@ -61,49 +61,62 @@ def fit_table(
     callbacks: Sequence[Callback] = (),
     resume: bool = False,
     data_parallel: bool = False,
+    facts: Mapping[str, Any] | None = None,
 ) -> TableFit:
     """Train on a table, judge on rows held out, and write the model, the report and a summary to a folder.
 
     `options` are those of `AdaptiveClassifier` or `AdaptiveRegressor`. `compare` also trains an ordinary network of the
     widths that were learned. `data_parallel` has all processes of torch's default group train together; rank 0 writes.
+    The summary says where it comes from by `awn.provenance`, with `facts` besides.
     """
-    folder = Path(folder)
-    if not 0 < test_size < 1:
-        raise ArgumentError(f"test_size must be a fraction between 0 and 1, got {test_size}.")
-    if not 0 <= seed < 2**32:
-        raise ArgumentError(f"seed must be a whole number from 0 to {2**32 - 1}, got {seed}.")
-    features, wanted, notes = split_target(read_table(table), target)
-    guess = guess_task(wanted, check_task(task))
-    notes = [*notes, guess.reason]
-    parts = _split(features, wanted, guess.task, test_size, seed)
-    options = _usable(guess.task, options or {}, parts.y)
-    estimator = _make(guess.task, seed, options, callbacks)
+    task, parts, options, notes = _prepared(table, target, task, test_size, seed, options or {})
+    estimator = _make(task, seed, options, callbacks)
     started = time.perf_counter()
-    estimator.fit(parts.X, parts.y, folder=folder / "run", resume=resume, data_parallel=data_parallel)
+    estimator.fit(parts.X, parts.y, folder=Path(folder, "run"), resume=resume, data_parallel=data_parallel)
     seconds = time.perf_counter() - started
-    notes = [*notes, *estimator.preprocessor_.notes]
 
-    scores = {"adaptive": float(estimator.score(parts.X_test, parts.y_test)), "baseline": _baseline(guess.task, parts)}
+    scores = {"adaptive": float(estimator.score(parts.X_test, parts.y_test)), "baseline": _baseline(task, parts)}
     if compare:
-        fixed = _make(guess.task, seed, {**options, "fixed_widths": list(estimator.widths_.values())}, ())
+        fixed = _make(task, seed, {**options, "fixed_widths": list(estimator.widths_.values())}, ())
         fixed.fit(parts.X, parts.y, data_parallel=data_parallel)
         scores["fixed"] = float(fixed.score(parts.X_test, parts.y_test))
     result = TableFit(
-        task=guess.task,
-        score_name="accuracy" if guess.task == "classification" else "R²",
+        task=task,
+        score_name="accuracy" if task == "classification" else "R²",
         scores=scores,
         widths=estimator.widths_,
         parameters=count_parameters(estimator.model_),
         seconds=round(seconds, 1),
         rows={"train": len(parts.X), "test": len(parts.X_test)},
         folder=str(folder),
-        model=str(folder / "model"),
-        report=str(folder / "report.html"),
-        notes=notes,
+        model=str(Path(folder, "model")),
+        report=str(Path(folder, "report.html")),
+        notes=[*notes, *estimator.preprocessor_.notes],
     )
     if not data_parallel or is_first():
-        _write(result, estimator, parts, Path(table), target, seed)
+        _write(result, estimator, parts, Path(table), target, provenance(seed=seed, **(facts or {})))
     return result
+
+
+def check_fit(
+    table: str | Path, target: str, *, task: str | None = None, test_size: float = 0.2, seed: int = 0, options: Any = ()
+) -> None:
+    """Raise what `fit_table` would, before it trains anything."""
+    _prepared(table, target, task, test_size, seed, dict(options))
+
+
+def _prepared(
+    table: str | Path, target: str, task: str | None, test_size: float, seed: int, options: dict[str, Any]
+) -> _Prepared:
+    """The rows to learn from and to judge by, and what is to be done with them; all that can be refused is."""
+    if not 0 < test_size < 1:
+        raise ArgumentError(f"test_size must be a fraction between 0 and 1, got {test_size}.")
+    if not 0 <= seed < 2**32:
+        raise ArgumentError(f"seed must be a whole number from 0 to {2**32 - 1}, got {seed}.")
+    features, wanted, notes = split_target(read_table(table), target)
+    guess = guess_task(wanted, check_task(task))
+    parts = _split(features, wanted, guess.task, test_size, seed)
+    return _Prepared(guess.task, parts, _usable(guess.task, options, parts.y), [*notes, guess.reason])
 
 
 @dataclass(frozen=True)
@@ -112,6 +125,13 @@ class _Parts:
     y: pd.Series
     X_test: pd.DataFrame
     y_test: pd.Series
+
+
+class _Prepared(NamedTuple):
+    task: Task
+    parts: _Parts
+    options: dict[str, Any]
+    notes: list[str]
 
 
 def check_task(task: str | None) -> Task | None:
@@ -158,7 +178,9 @@ def _baseline(task: Task, parts: _Parts) -> float:
     return float(dummy.fit(parts.X, parts.y).score(parts.X_test, parts.y_test))
 
 
-def _write(result: TableFit, estimator: Estimator, parts: _Parts, table: Path, target: str, seed: int) -> None:
+def _write(
+    result: TableFit, estimator: Estimator, parts: _Parts, table: Path, target: str, made_by: dict[str, Any]
+) -> None:
     folder = Path(result.folder)
     about = {"table": table.name, "target": target, "task": result.task, "score_name": result.score_name}
     save_estimator(estimator, result.model, about={**about, "scores": result.scores, "rows": result.rows})
@@ -175,13 +197,13 @@ def _write(result: TableFit, estimator: Estimator, parts: _Parts, table: Path, t
             ("parameters", result.parameters),
             ("training time", f"{result.seconds:.0f} s"),
         ],
-        settings={"table": table.name, "target": target, "seed": seed, **_plain_options(estimator)},
+        settings={"table": table.name, "target": target, "seed": made_by["seed"], **_plain_options(estimator)},
         notes=result.notes,
     )
     write_report(folder / "report.html", data)
     write_files(
         {
-            folder / "summary.json": json_file({"from": provenance(seed=seed), **about, **asdict(result)}),
+            folder / "summary.json": json_file({"from": made_by, **about, **asdict(result)}),
             folder / "report.json": json_file(data.to_json()),
         }
     )
