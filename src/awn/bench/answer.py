@@ -40,7 +40,7 @@ def run(*, quick: bool = False) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     with threads(1):
         for method in ("adaptive", "fixed"):
-            found = _to_accuracy(spiral, method, epochs)
+            found = _to_accuracy(spiral, method, 1 if quick else 200)
             rows.append({"data": f"SpiralHard to {_ACCURACY:.1%}", "method": method, **found})
         for name, parts in data.items():
             if parts is None:  # it is not at hand

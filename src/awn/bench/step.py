@@ -24,7 +24,7 @@ def run(*, quick: bool = False) -> list[dict[str, Any]]:
                     "steady": adaptive_step(steady, adam(steady), x, y),
                     "changing": adaptive_step(changing, adam(changing), x, y, changing=True),
                 }
-                seconds = in_turns(works, repetitions=2 if quick else 15, burst=0.001 if quick else 0.05)
+                seconds = in_turns(works, repetitions=2 if quick else 25, burst=0.001 if quick else 0.03)
                 rows.append(
                     {
                         "network": case.name,

@@ -16,6 +16,9 @@ Work = Callable[[], object]
 def in_turns(works: Mapping[str, Work], repetitions: int, burst: float = 0.05) -> dict[str, float]:
     """The median seconds of one call of each work, over repetitions that take turns; a burst takes about `burst` s.
 
+    With one thread, the processor's seconds count, which other work on the machine does not lengthen much; with
+    several, those of the clock on the wall.
+
     >>> medians = in_turns({"short": lambda: sum(range(10)), "long": lambda: sum(range(10_000))}, repetitions=5)
     >>> medians["short"] < medians["long"]
     True
@@ -49,7 +52,8 @@ def threads(number: int) -> Iterator[None]:
 
 
 def _seconds(work: Work, calls: int) -> float:
-    started = time.perf_counter()
+    clock = time.process_time if torch.get_num_threads() == 1 else time.perf_counter
+    started = clock()
     for _ in range(calls):
         work()
-    return (time.perf_counter() - started) / calls
+    return (clock() - started) / calls
