@@ -407,3 +407,27 @@ def test_an_example_loses_no_layer() -> None:
         assert all(name in text for name in case.widths)
         assert awn.widths(model) == case.widths
         run(model, inputs)
+
+
+class Masked(nn.Module):
+    """A forward that makes tensors of its input's sizes, in ways that cannot be traced."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True)
+        self.layers = nn.TransformerEncoder(layer, 1, enable_nested_tensor=False)
+        self.a, self.b = nn.Linear(8, 12), nn.Linear(12, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        mask = nn.Transformer.generate_square_subsequent_mask(x.shape[1])
+        scale = torch.tensor([x.shape[1], 1.0]).sum() * torch.tensor(x.mean().item())
+        return self.b(self.a(self.layers(x, mask=mask)).relu()) * scale
+
+
+def test_sizes_made_into_tensors_leave_the_parts_that_rules_know() -> None:
+    model = Masked()
+    report = awn.adapt_(model)
+    assert set(awn.widths(model)) == {"layers.layers.0.linear1"}
+    assert {one.name for one in report.skipped} == {"a", "b"}
+    assert all("cannot be traced" in one.reason for one in report.skipped)
+    assert model(torch.randn(2, 5, 8)).shape == (2, 5, 2)

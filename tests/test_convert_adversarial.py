@@ -147,7 +147,7 @@ def goes_by_a_random_number_of_python(self: Any, x: Tensor) -> Any:
     return self.c(torch.relu(self.b(h)))
 
 
-@deception("b")
+@deception()
 def asks_whether_it_has_a_tensor(self: Any, x: Tensor) -> Any:
     h = self.a(x)
     h = torch.softmax(h, -1) if isinstance(x, Tensor) else torch.relu(h)

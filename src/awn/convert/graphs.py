@@ -23,6 +23,7 @@ from awn.convert.untouched import untouched
 Shape: TypeAlias = tuple[int, ...]
 # Modules of these libraries are looked into by rules alone: their forwards are not meant to be traced.
 _NOT_TRACED = ("torch.nn", "transformers.", "torch_geometric.")
+_QUESTIONS = {"isinstance", "is_tensor", "type"}
 _PLAIN = (bool, int, float, str, type(None))
 
 
@@ -59,6 +60,8 @@ def graphs_of(module: nn.Module, opaque: Collection[nn.Module], calls: Sequence[
     """
     if "forward" in module.__dict__:
         raise UntraceableError(f"the forward of this {type(module).__name__} was replaced")
+    if not calls:
+        _refuse_questions(module, opaque)
     ways: list[tuple[Call | None, dict[str, Any]]] = [(call, _concrete(module, call)) for call in calls]
     ways = ways or [(None, choice) for choice in _choices(module)]
     traced = []
@@ -78,6 +81,30 @@ def graphs_of(module: nn.Module, opaque: Collection[nn.Module], calls: Sequence[
                     shapes |= _shapes(module, graph, call, concrete, check=not training)
             traced.append(Traced(graph, shapes, kept))
     return traced
+
+
+def _refuse_questions(module: nn.Module, opaque: Collection[nn.Module]) -> None:
+    """Refuse code that asks what kind of value it has: what stands for a tensor while tracing answers otherwise.
+
+    With an example there is no need: the graph is run and compared with the module.
+    """
+    for part in module.modules():
+        if part in opaque or is_of_library(part) or is_changed(part):
+            continue
+        own = [kind for kind in type(part).__mro__ if not kind.__module__.startswith(("torch.", "builtins"))]
+        methods = [value for kind in own for value in vars(kind).values() if inspect.isfunction(value)]
+        helpers = [
+            helper
+            for method in methods
+            for name in method.__code__.co_names
+            if inspect.isfunction(helper := method.__globals__.get(name)) and not helper.__module__.startswith("torch")
+        ]
+        for function in (*methods, *helpers):
+            if function.__name__ != "__init__" and _QUESTIONS & set(function.__code__.co_names):
+                raise UntraceableError(
+                    f"{function.__name__} of {type(module).__name__} asks what kind of value it has; "
+                    "give example_input, so that it is known what the answer is"
+                )
 
 
 def _constant(node: fx.Node) -> str | None:
@@ -112,15 +139,6 @@ def is_of_library(module: nn.Module) -> bool:
     return type(module).__module__.startswith(_NOT_TRACED) and not isinstance(module, nn.Sequential)
 
 
-class _Activation(fx.Proxy):
-    """A proxy that passes for a tensor, so that code which asks takes the path that it takes with real ones."""
-
-    _is_param = False
-    _is_buffer = False
-
-    __class__ = property(lambda self: Tensor)
-
-
 class _Tracer(fx.Tracer):
     # As parameters are: what a forward computes from a norm's statistics is then seen.
     proxy_buffer_attributes = True
@@ -131,16 +149,6 @@ class _Tracer(fx.Tracer):
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
         return m in self._opaque or is_of_library(m) or is_changed(m)
-
-    def proxy(self, node: fx.Node) -> fx.Proxy:
-        return _Activation(node, self)
-
-    def create_arg(self, a: Any) -> Any:
-        return a.node if _is_proxy(a) else super().create_arg(a)
-
-
-def _is_proxy(value: Any) -> bool:
-    return issubclass(type(value), fx.Proxy)
 
 
 def _trace(module: nn.Module, opaque: Collection[nn.Module], concrete: Mapping[str, Any]) -> fx.Graph:
@@ -186,7 +194,7 @@ def _concrete(module: nn.Module, call: Call) -> dict[str, Any]:
 
 def _proxies(value: Any) -> Iterator[fx.Proxy]:
     """The activations in an attribute of a module."""
-    if _is_proxy(value):
+    if isinstance(value, fx.Proxy):
         yield value
     elif isinstance(value, dict | list | tuple | set):
         for one in value.values() if isinstance(value, dict) else value:
