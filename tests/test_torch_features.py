@@ -143,7 +143,7 @@ def test_hugging_faces_gradient_checkpointing() -> None:
     quiet = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
     model = GPT2LMHeadModel(GPT2Config(vocab_size=64, n_embd=16, n_layer=2, n_head=2, use_cache=False, **quiet)).train()
     awn.adapt_(model)
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
+    optimizer = torch.optim.Adam(awn.param_groups(model, lr=0.02, width_lr=0.1))
     tokens = torch.randint(64, (2, 8))
     for _ in range(3):
         model.gradient_checkpointing_disable()

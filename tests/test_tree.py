@@ -52,7 +52,8 @@ def test_what_is_packed_comes_back_as_it_was(value: Any) -> None:
     assert_same(value, through_json(value))
 
 
-plain = st.none() | st.booleans() | st.integers() | st.floats() | st.text()
+# Some libraries, once loaded, have the processor take the numbers nearest to zero for zero.
+plain = st.none() | st.booleans() | st.integers() | st.floats(allow_subnormal=False) | st.text()
 keys = st.none() | st.booleans() | st.integers() | st.text() | st.tuples(st.integers(), st.text())
 tensors = st.integers(-5, 5).map(lambda number: torch.tensor([number]))
 trees = st.recursive(

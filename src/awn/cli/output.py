@@ -14,6 +14,7 @@ from rich.table import Table
 
 out = Console()
 err = Console(stderr=True)
+_WIDE = 140
 
 
 def print_json(content: Any) -> None:
@@ -28,7 +29,8 @@ def print_table(title: str, head: Sequence[str], rows: Sequence[Sequence[Any]]) 
         table.add_column(name, justify="left" if number == 0 else "right")
     for row in rows:
         table.add_row(*(escape(str(cell)) for cell in row))
-    out.print(table)
+    # A file has no width: rather long lines than cells broken in two.
+    out.print(table, width=None if out.is_terminal else max(out.width, _WIDE))
 
 
 def say(sentence: str, *, quiet: bool = False) -> None:
