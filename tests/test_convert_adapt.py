@@ -135,10 +135,14 @@ def test_training_modes_and_precision_stay() -> None:
     torch.testing.assert_close(awn.finalize(half)(x), half(x), rtol=1e-2, atol=1e-2)
 
 
-def test_frozen_layers_stay_frozen() -> None:
+def test_frozen_layers_are_left_alone_unless_named_and_stay_frozen() -> None:
     model = mlp()
     model[0].requires_grad_(False)
-    awn.adapt_(model)
+    alone = copy.deepcopy(model)
+    report = awn.adapt_(alone)
+    assert "0" not in awn.widths(alone)
+    assert "frozen" in {one.name: one.reason for one in report.skipped}["0"]
+    awn.adapt_(model, groups=[("0", "2")], include=[])
     optimizer = torch.optim.Adam([p for p in model.parameters() if p.requires_grad])
     frozen = model[0].weight.clone()
     model(torch.randn(6, 5)).sum().backward()
@@ -431,3 +435,25 @@ def test_sizes_made_into_tensors_leave_the_parts_that_rules_know() -> None:
     assert {one.name for one in report.skipped} == {"a", "b"}
     assert all("cannot be traced" in one.reason for one in report.skipped)
     assert model(torch.randn(2, 5, 8)).shape == (2, 5, 2)
+
+
+def test_a_cap_below_the_present_width_is_where_a_fresh_layer_starts() -> None:
+    model, trained = mlp(), mlp()
+    awn.adapt_(model, max_units=3)
+    assert set(awn.widths(model).values()) == {3}
+    with pytest.raises(ArgumentError, match=r"'0' has 8 units, more than max_units=3"):
+        awn.adapt_(trained, preserve=True, max_units=3)
+    assert not awn.find_groups(trained)
+
+
+def test_other_parametrizations_and_double_precision_survive_a_file(tmp_path: Path) -> None:
+    def make() -> nn.Sequential:
+        first = nn.utils.parametrizations.weight_norm(nn.Linear(4, 6))
+        return nn.Sequential(first, nn.ReLU(), nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 2)).double()
+
+    model = make()
+    awn.adapt_(model)
+    awn.save(model, tmp_path)
+    loaded = awn.load(tmp_path, make())
+    x = torch.randn(3, 4, dtype=torch.float64)
+    assert torch.equal(loaded(x), model(x))

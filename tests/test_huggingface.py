@@ -490,3 +490,11 @@ def test_accelerates_checkpoints_resume_at_their_widths(tmp_path: Path) -> None:
     whole, _ = accelerated(tmp_path, steps=8)
     resumed, _ = accelerated(tmp_path, steps=8, resume=True)
     assert_same(resumed, whole)
+
+
+def test_what_an_adaptive_models_own_save_pretrained_wrote_is_refused(tmp_path: Path) -> None:
+    model = GPT2LMHeadModel(GPT2Config(vocab_size=64, n_embd=16, n_layer=1, n_head=2))
+    awn.adapt_(model)
+    model.save_pretrained(tmp_path)
+    with pytest.raises(awn.AwnError, match="own save_pretrained"):
+        awn.huggingface.from_pretrained(tmp_path)

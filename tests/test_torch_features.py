@@ -6,6 +6,7 @@ import copy
 import io
 import pickle
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -275,3 +276,17 @@ def test_a_compiled_model_may_grow_beyond_its_capacity() -> None:
     assert awn.resize_(forward, optimizer)  # the compiled model will do as well
     assert counters["stats"]["unique_graphs"] > 1  # other shapes: the count above would show them
     torch.compiler.reset()
+
+
+def test_what_compile_returned_is_the_model_to_all_functions(tmp_path: Path) -> None:
+    model = build("2 layers", dtype=torch.float32)
+    compiled = torch.compile(model, backend="eager")
+    assert awn.widths(compiled) == awn.widths(model)
+    awn.save(compiled, tmp_path)
+    assert awn.widths(awn.load(tmp_path)) == awn.widths(model)
+    assert isinstance(awn.finalize(compiled), nn.Sequential)
+    asked = dict.fromkeys(awn.widths(model), 20)
+    awn.set_units_(compiled, asked, optimizer=None)
+    assert awn.widths(model) == asked
+    with pytest.raises(awn.AwnError, match="compile"):
+        awn.adapt_(torch.compile(nn.Sequential(nn.Linear(2, 4), nn.ReLU(), nn.Linear(4, 2)), backend="eager"))

@@ -324,7 +324,8 @@ def _connect_as(model: nn.Module, groups: Sequence[Config], tensors: Mapping[str
             axes.append(Axis(**{**described, "module": module}))
             governed.setdefault(name, []).append(described["dim"])
         size = axes[0].tensor.shape[axes[0].dim] // axes[0].repeat
-        width = Width(Exponential.for_units(1), **group["width"], device=axes[0].tensor.device)
+        like = axes[0].tensor
+        width = Width(Exponential.for_units(1), **group["width"], device=like.device, dtype=like.dtype)
         width.set_units(size, size)
         connections.append((width, axes))
     check_shapes(

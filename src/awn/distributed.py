@@ -24,13 +24,24 @@ from awn.errors import RankError
 
 
 def unwrapped(model: nn.Module) -> nn.Module:
-    """The model itself, out of the DistributedDataParallel that it may be in.
+    """The model itself, out of the DistributedDataParallel that it may be in, and of what torch.compile returned.
 
     >>> model = nn.Linear(2, 2)
-    >>> unwrapped(model) is model
+    >>> unwrapped(model) is unwrapped(torch.compile(model, backend="eager")) is model
     True
     """
-    return model.module if isinstance(model, DistributedDataParallel) else model
+    outer = uncompiled(model)
+    return uncompiled(outer.module) if isinstance(outer, DistributedDataParallel) else outer
+
+
+def uncompiled(model: nn.Module) -> nn.Module:
+    """What torch.compile was given, if the model is what it returned.
+
+    >>> model = nn.Linear(2, 2)
+    >>> uncompiled(torch.compile(model, backend="eager")) is model
+    True
+    """
+    return model._modules.get("_orig_mod") or model
 
 
 def rank_of(model: nn.Module) -> int:

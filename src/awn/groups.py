@@ -6,6 +6,7 @@ Everything that changes, counts or saves widths is a loop over a model's groups;
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -76,7 +77,7 @@ def require_groups(model: nn.Module) -> list[WidthGroup]:
     if not groups:
         raise ArgumentError(
             f"{type(model).__name__} has no layer with a learned width. "
-            "Build it with awn.AdaptiveMLP, or connect a width with awn.connect_."
+            "Make its hidden layers adaptive with awn.adapt_(model), or build it with awn.AdaptiveMLP."
         )
     return groups
 
@@ -231,7 +232,7 @@ def plain_name(name: str) -> str:
     >>> plain_name("output.parametrizations.weight.original")
     'output.weight'
     """
-    return name.replace("parametrizations.", "").removesuffix(".original")
+    return re.sub(r"parametrizations\.(\w+)\.original$", r"\1", name)
 
 
 def count_parameters(model: nn.Module, units: Mapping[str, int] | None = None) -> int:

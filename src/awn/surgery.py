@@ -23,6 +23,7 @@ from awn.distributed import (
     several_ranks,
     share_,
     spare_,
+    uncompiled,
     unwrapped,
     watch_,
 )
@@ -67,7 +68,7 @@ def resize_(model: nn.Module, optimizer: Optimizers, *, generator: torch.Generat
     >>> awn.resize_(model, optimizer)
     {'hidden.0': Resize(before=100, after=64)}
     """
-    optimizers = list_optimizers(optimizer)
+    model, optimizers = uncompiled(model), list_optimizers(optimizer)
     groups = require_groups(model)
     stored = _read([group.width.log_nu for group in groups])
     settled = []
@@ -109,7 +110,7 @@ def set_units_(
     """
     if not isinstance(generator, torch.Generator | None):
         raise ArgumentError(f"generator must be a torch.Generator or None, got {generator!r}.")
-    optimizers = list_optimizers(optimizer)
+    model, optimizers = uncompiled(model), list_optimizers(optimizer)
     groups = require_groups(model)
     check_layers(groups, [*units, *(capacities or {})])
     for name, number in units.items():

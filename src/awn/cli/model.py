@@ -69,7 +69,9 @@ def inspect(model: Model, as_json: AsJson = False) -> None:
     title = f"{about.get('target', 'target')} from {about.get('table', 'a table')}, {about.get('task', '')}"
     out.print(title, highlight=False, markup=False, soft_wrap=True)
     scores = [(name, score_text(score)) for name, score in about.get("scores", {}).items()]
-    print_table("held-out rows", ["network", about.get("score_name", "score")], scores)
+    # A model that was cut was judged by the table which the user gave, perhaps the one that it learned from.
+    judged = f"all rows of {about['scored_on']}" if "scored_on" in about else "held-out rows"
+    print_table(judged, ["network", about.get("score_name", "score")], scores)
     out.print(str(layers), highlight=False)
     out.print(f"{estimator.n_features_in_} columns, {len(estimator.preprocessor_.feature_names)} inputs")
 

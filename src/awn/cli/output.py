@@ -30,7 +30,7 @@ def print_table(title: str, head: Sequence[str], rows: Sequence[Sequence[Any]]) 
     for row in rows:
         table.add_row(*(escape(str(cell)) for cell in row))
     # A file has no width: rather long lines than cells broken in two.
-    out.print(table, width=None if out.is_terminal else max(out.width, _WIDE))
+    (out if out.is_terminal else Console(width=max(out.width, _WIDE))).print(table)
 
 
 def say(sentence: str, *, quiet: bool = False) -> None:

@@ -16,6 +16,7 @@ from awn.convert.patterns import Patterns, as_list, check_patterns, explicit_gro
 from awn.convert.preserve import preserve_
 from awn.convert.report import Adapted, Report, Skipped
 from awn.convert.trace import find_hidden
+from awn.distributed import uncompiled
 from awn.errors import ArgumentError, AwnError
 from awn.groups import WIDTH_NAME, WidthGroup, check_connection, connect_, find_groups
 from awn.importance import Exponential, Importance
@@ -68,9 +69,10 @@ def adapt_(
     paths = {module: path for path, module in model.named_modules()}
     chosen, skipped = _choose(model, named, find_hidden(model, example_input), paths, include, exclude)
     _check_found(model, [*named, *chosen], skipped)
+    _check_cap([*named, *chosen], paths, max_units, preserve)
     limits = {"min_units": min_units, "max_units": max_units, "block": block, "new_units": new_units}
     plans = [_plan(hidden, importance, quantile, limits) for hidden in [*named, *chosen]]
-    _connect_all_(model, plans, importance)
+    _connect_all_(model, plans)
     for group in find_groups(model) if preserve else ():
         preserve_(group)
     follow_state_dicts_(model)
@@ -88,6 +90,10 @@ class _Plan:
 def _check_model(model: nn.Module) -> None:
     if not isinstance(model, nn.Module):
         raise ArgumentError(f"adapt_ takes a torch.nn.Module, got {type(model).__name__}.")
+    if uncompiled(model) is not model:
+        raise ArgumentError(
+            "this is what torch.compile returned. Adapt the model that it was given, then compile that."
+        )
     if isinstance(model, nn.parallel.DistributedDataParallel | nn.DataParallel):
         raise ArgumentError(f"adapt the model inside, and wrap it in {type(model).__name__} afterwards.")
     for name, tensor in itertools.chain(model.named_parameters(), model.named_buffers()):
@@ -112,6 +118,15 @@ def _check_importance(importance: Any, preserve: bool) -> None:
             f"preserve=True keeps every layer's width, and {importance} brings one of its own. "
             f"Pass the class: importance=awn.{type(importance).__name__}."
         )
+
+
+def _check_cap(found: Sequence[Hidden], paths: dict[nn.Module, str], max_units: int | None, preserve: bool) -> None:
+    for hidden in found:
+        if preserve and max_units is not None and hidden.units > max_units:
+            raise ArgumentError(
+                f"layer {paths[hidden.producers[0]]!r} has {hidden.units} units, more than max_units={max_units}, and "
+                "preserve=True keeps them all. Shrink it afterwards, by awn.truncate, or by a Budget as it trains."
+            )
 
 
 def _check_found(model: nn.Module, found: Sequence[Hidden], skipped: Sequence[Skipped]) -> None:
@@ -147,7 +162,7 @@ def _choose(
             _check_named(named, one, paths)
         if layer in by_user:
             continue
-        reason = one.reason if isinstance(one, Refusal) else _why_not(one, ties)
+        reason = one.reason if isinstance(one, Refusal) else _frozen(one) or _why_not(one, ties)
         if reason is not None:
             refused[paths[layer]] = reason
         else:
@@ -195,6 +210,16 @@ def _tied(model: nn.Module) -> dict[Tensor, list[str]]:
     return {parameter: names[parameter] for parameter, holders in slots.items() if len(holders) > 1}
 
 
+def _frozen(hidden: Hidden) -> str | None:
+    """Say so if the layers are not trained: units that are added to them would never learn anything."""
+    weights = [weight for layer in (*hidden.producers, *hidden.consumers) for weight in layer.parameters()]
+    if all(weight.requires_grad for weight in weights):
+        return None
+    return (
+        "weights are frozen (requires_grad=False). To have the width learned all the same, name the layers in groups="
+    )
+
+
 def _why_not(hidden: Hidden, ties: dict[Tensor, list[str]]) -> str | None:
     """Why a hidden axis that was found cannot have a learned width after all; None if it can."""
     layers = (*hidden.producers, *hidden.consumers)
@@ -233,7 +258,7 @@ def _plan(
     return _Plan(width, axes)
 
 
-def _connect_all_(model: nn.Module, plans: Sequence[_Plan], importance: Importance | type[Importance] | None) -> None:
+def _connect_all_(model: nn.Module, plans: Sequence[_Plan]) -> None:
     """Connect every width; after a failure the model is as it was."""
     connected: list[_Plan] = []
     order = {axis.module: list(axis.module._parameters) for plan in plans for axis in plan.axes}
@@ -241,9 +266,8 @@ def _connect_all_(model: nn.Module, plans: Sequence[_Plan], importance: Importan
         for plan in plans:
             connected.append(plan)
             connect_(plan.width, plan.axes)
-        if isinstance(importance, Importance):
-            wanted = {group.name: group.width.settle(group.width.log_nu.item())[0] for group in find_groups(model)}
-            set_units_(model, wanted, None)
+        wanted = {group.name: group.width.settle(group.width.log_nu.item())[0] for group in find_groups(model)}
+        set_units_(model, wanted, None)
     except BaseException:
         for plan in reversed(connected):
             _disconnect_(plan)

@@ -309,7 +309,7 @@ class Flow:
             self.layers.add(owner)
             self._own(owner).fix(f"the forward uses {node.target!r} directly")
             self._read_too(owner, Other("the forward itself"), path)
-        return Other(f"{node.target!r}, of shape {shape},", shape)
+        return Other(f"{node.target!r} of shape {shape}", shape)
 
     def _inputs(self, node: fx.Node) -> Iterator[Value]:
         return (self._values[argument] for argument in node.all_input_nodes)

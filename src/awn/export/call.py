@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as tree
 
+from awn.distributed import uncompiled
 from awn.example import as_call
 from awn.finalize import finalize
 from awn.groups import find_groups
@@ -58,4 +59,4 @@ class Call:
 
 def plain_copy(model: nn.Module, round_to: int) -> nn.Module:
     """A model in plain modules and ready to predict; one that has no learned width is taken as it is."""
-    return (finalize(model, round_to=round_to) if find_groups(model) else model).eval()
+    return (finalize(model, round_to=round_to) if find_groups(model) else uncompiled(model)).eval()

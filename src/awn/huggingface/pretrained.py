@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 
 import torch
 import transformers
+from safetensors import safe_open
 from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import PretrainedConfig, PreTrainedModel
@@ -17,7 +18,7 @@ from awn.convert.hidden import Hidden
 from awn.convert.trace import find_hidden
 from awn.errors import ArgumentError, CheckpointError
 from awn.finalize import finalize
-from awn.groups import find_groups
+from awn.groups import find_groups, is_width_entry
 
 Widths = Literal["padded", "exact"]
 
@@ -89,6 +90,7 @@ def from_pretrained(
     """
     if not Path(folder).is_dir():
         raise CheckpointError(f"there is no folder {folder}.")
+    _refuse_adaptive(Path(folder))
     config = transformers.AutoConfig.from_pretrained(folder)
     if model_class is None:
         named = (config.architectures or [""])[0]
@@ -98,6 +100,17 @@ def from_pretrained(
     model: PreTrainedModel = _exact(model_class, getattr(config, _WIDTHS_NAME, {})).from_pretrained(folder, **options)
     model.__class__ = model_class
     return model
+
+
+def _refuse_adaptive(folder: Path) -> None:
+    """What a model's own `save_pretrained` wrote while it was adaptive cannot be read: its weights have other names."""
+    for file in folder.glob("*.safetensors"):
+        with safe_open(file, framework="pt") as tensors:
+            if any(is_width_entry(name) for name in tensors.keys()):  # noqa: SIM118  no dict, and it has no iterator
+                raise CheckpointError(
+                    f"{folder} was written by the model's own save_pretrained while its widths were learned, and its "
+                    "gated weights cannot be read back. Write it with awn.huggingface.save_pretrained, or awn.save."
+                )
 
 
 def _feed_forward_layers(model: nn.Module) -> dict[str, Hidden]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -43,6 +44,8 @@ Array = NDArray[Any]
 
 # Fewer rows than this say too little of an epoch's score to stop by.
 _FEWEST_VALIDATION_ROWS = 5
+# The prior on the weights of a table with fewer rows is as weak as with so many.
+_FEW_ROWS = 500
 _ROWS_AT_A_TIME = 8192
 
 
@@ -80,7 +83,7 @@ class NetworkEstimator(BaseEstimator):  # type: ignore[misc]
             loss=loss,
             score=score,
             options=self._options(seed, len(train)),
-            prior=Prior(weight_scale=self.weight_scale),
+            prior=self._prior(len(train)),
             budget=self._budget(),
             callbacks=self.callbacks,
             folder=folder,
@@ -108,7 +111,7 @@ class NetworkEstimator(BaseEstimator):  # type: ignore[misc]
             data,
             loss=loss,
             options=options,
-            prior=Prior(weight_scale=self.weight_scale),
+            prior=self._prior(len(data.y)),
             budget=self._budget(),
             optimizer=self._optimizer,
         )
@@ -218,6 +221,12 @@ class NetworkEstimator(BaseEstimator):  # type: ignore[misc]
             return fixed_network(
                 inputs, outputs, self.fixed_widths, self.activation, dropout=self.dropout, batch_norm=self.batch_norm
             ).to(device)
+
+    def _prior(self, rows: int) -> Prior:
+        """The prior on the weights, which in a table of few rows would leave them no say."""
+        if self.weight_scale is None:
+            return Prior(weight_scale=None)
+        return Prior(weight_scale=self.weight_scale * math.sqrt(max(1.0, _FEW_ROWS / rows)))
 
     def _make_optimizer(self) -> torch.optim.Optimizer:
         return torch.optim.Adam(param_groups(self.model_, self.lr, width_lr=self.width_lr), fused=True)

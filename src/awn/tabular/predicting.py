@@ -50,7 +50,8 @@ def _smaller(model: Path, table: Path, out: Path, cut: Callable[[Estimator, Any,
     rows, target = _own_columns(estimator, features), _as_learned(estimator, target)
     smaller = cut(estimator, rows, target)
     before, after = (_facts(each, rows, target) for each in (estimator, smaller))
-    save_estimator(smaller, out, about={**about, "scores": {"adaptive": after["score"]}, "cut_from": before})
+    scored = {"scores": {"adaptive": after["score"]}, "scored_on": str(table), "cut_from": before}
+    save_estimator(smaller, out, about={**about, **scored})
     return {"score_name": about.get("score_name", "score"), "before": before, "after": after, "model": str(out)}
 
 
