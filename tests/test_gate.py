@@ -231,7 +231,7 @@ def test_a_compiled_model_sees_new_widths_with_at_most_one_recompilation():
         compiled.append(1)
         return graph
 
-    model = awn.AdaptiveMLP(2, 2, hidden_layers=2, importance=Exponential.for_units(60))
+    model = awn.AdaptiveMLP(2, 2, hidden_layers=2, importance=Exponential.for_units(60), block=32)
     optimizer, x = torch.optim.Adam(model.parameters(), fused=True), torch.randn(4, 2)
     faster = torch.compile(model, backend=count)
     for number in range(30):
@@ -240,6 +240,45 @@ def test_a_compiled_model_sees_new_widths_with_at_most_one_recompilation():
         faster(x).sum().backward()
         optimizer.step()
     assert 1 <= len(compiled) <= 2
+
+
+@pytest.mark.parametrize("repeat", [1, 3])
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("shape", [(3,), (2, 3), ()])
+def test_few_inputs_are_gated_in_the_place_of_the_weight_with_the_same_result(
+    shape: tuple[int, ...], bias: bool, repeat: int
+) -> None:
+    torch.manual_seed(0)
+    producer, consumer = nn.Linear(2, 8).double(), nn.Linear(8 * repeat, 7, bias=bias).double()
+    width = Width(Exponential.for_units(5), dtype=torch.float64)
+    awn.connect_(width, [*produced_by(producer), *consumed_by(consumer, repeat)])
+    leaves = [stored(consumer), width.log_nu]
+    few = torch.randn(*shape, 8 * repeat, dtype=torch.float64)
+    assert few.numel() < stored(consumer).numel()
+    found, expected = consumer(few), F.linear(few, consumer.weight, consumer.bias)
+    torch.testing.assert_close(found, expected)
+    direction = torch.randn_like(found)
+    gradients = [torch.autograd.grad((output * direction).sum(), leaves) for output in (found, expected)]
+    torch.testing.assert_close(gradients[0], gradients[1])
+
+
+def test_a_layer_with_a_forward_of_its_own_keeps_it() -> None:
+    class Doubled(nn.Linear):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return 2 * super().forward(x)
+
+    torch.manual_seed(0)
+    producer, consumer, x = nn.Linear(2, 8), Doubled(8, 50), torch.randn(1, 8)
+    awn.connect_(Width(Exponential.for_units(5)), [*produced_by(producer), *consumed_by(consumer)])
+    torch.testing.assert_close(consumer(x), 2 * F.linear(x, consumer.weight, consumer.bias))
+
+
+def test_hooks_of_a_layer_see_the_units_as_they_are() -> None:
+    model, seen = awn.AdaptiveMLP(2, 50), []
+    model.output.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    x = torch.randn(1, 2)
+    model(x)
+    torch.testing.assert_close(seen[0], torch.relu(model.hidden[0](x)))
 
 
 def test_a_cached_weight_is_computed_once_and_is_not_another_modules() -> None:

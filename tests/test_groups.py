@@ -19,8 +19,8 @@ def conv_axes(conv: nn.Conv2d) -> list[Axis]:
     ]
 
 
-def dense(units: int = 20, **options) -> nn.Sequential:
-    width = Width(Exponential.for_units(units), **options)
+def dense(units: int = 20, block: int = 32) -> nn.Sequential:
+    width = Width(Exponential.for_units(units), block=block)
     first, second = nn.Linear(3, width.capacity), nn.Linear(width.capacity, 2)
     awn.connect_(width, [*produced_by(first), *consumed_by(second)])
     return nn.Sequential(first, nn.ReLU(), second)
@@ -59,7 +59,7 @@ def test_inert_slots_hold_zeros_from_the_start():
 
 
 def test_axes_are_kept_with_producers_first():
-    width = Width(Exponential.for_units(20))
+    width = Width(Exponential.for_units(20), block=32)
     first, second = nn.Linear(3, 32), nn.Linear(32, 2)
     awn.connect_(width, [*consumed_by(second), *produced_by(first)])
     (group,) = awn.find_groups(nn.Sequential(first, second))
@@ -103,7 +103,7 @@ def test_several_consumers_read_the_same_units():
         def __init__(self) -> None:
             super().__init__()
             self.trunk, self.left, self.right = nn.Linear(3, 32), nn.Linear(32, 2), nn.Linear(32, 5, bias=False)
-            width = Width(Exponential.for_units(20))
+            width = Width(Exponential.for_units(20), block=32)
             awn.connect_(width, [*produced_by(self.trunk), *consumed_by(self.left), *consumed_by(self.right)])
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -122,7 +122,7 @@ def test_several_consumers_read_the_same_units():
 
 @pytest.mark.parametrize("affine", [True, False])
 def test_a_batch_norm_knows_its_size(affine):
-    width = Width(Exponential.for_units(20))
+    width = Width(Exponential.for_units(20), block=32)
     first, norm, second = nn.Linear(3, 32), nn.BatchNorm1d(32, affine=affine), nn.Linear(32, 2)
     model = nn.Sequential(first, norm, second)
     awn.connect_(width, [*produced_by(first), *normalised_by(norm), *consumed_by(second)])
@@ -134,7 +134,7 @@ def test_a_batch_norm_knows_its_size(affine):
 
 
 def test_a_batch_norm_without_statistics_can_follow():
-    width = Width(Exponential.for_units(20))
+    width = Width(Exponential.for_units(20), block=32)
     first, norm, second = nn.Linear(3, 32), nn.BatchNorm1d(32, track_running_stats=False), nn.Linear(32, 2)
     awn.connect_(width, [*produced_by(first), *normalised_by(norm), *consumed_by(second)])
     model = nn.Sequential(first, norm, second)
@@ -146,7 +146,7 @@ def test_a_batch_norm_without_statistics_can_follow():
 
 def per_unit(fill: float | None) -> nn.Sequential:
     """A slope of its own for every unit."""
-    width = Width(Exponential.for_units(20))
+    width = Width(Exponential.for_units(20), block=32)
     first, slopes, second = nn.Linear(3, 32), nn.PReLU(32), nn.Linear(32, 2)
     slope_axis = Axis(slopes, "weight", 0, "producer", fill=fill, size_name="num_parameters")
     awn.connect_(width, [*produced_by(first), slope_axis, *consumed_by(second)])
@@ -180,7 +180,7 @@ def test_a_width_needs_makers_and_readers(kept):
     first, second = nn.Linear(3, 32), nn.Linear(32, 2)
     axes = [axis for axis in [*produced_by(first), *consumed_by(second)] if axis.role == kept]
     with pytest.raises(AwnError, match="a layer that makes its units and a layer that reads them"):
-        awn.connect_(Width(Exponential.for_units(20)), axes)
+        awn.connect_(Width(Exponential.for_units(20), block=32), axes)
     assert untouched(nn.Sequential(first, second))
 
 
@@ -188,22 +188,22 @@ def test_a_tensor_of_another_size_is_refused():
     first, second = nn.Linear(3, 32), nn.Linear(30, 2)
     message = r"Linear\.weight has 30 entries along dimension 1, but the width's capacity of 32 units needs 32"
     with pytest.raises(AwnError, match=message):
-        awn.connect_(Width(Exponential.for_units(20)), [*produced_by(first), *consumed_by(second)])
+        awn.connect_(Width(Exponential.for_units(20), block=32), [*produced_by(first), *consumed_by(second)])
     assert untouched(nn.Sequential(first, second))
 
 
 def test_a_forgotten_repeat_is_refused():
     first, second = nn.Conv2d(1, 32, 3), nn.Linear(32 * 16, 2)
     with pytest.raises(AwnError, match=r"has 512 entries .* capacity of 32 units needs 32"):
-        awn.connect_(Width(Exponential.for_units(20)), [*conv_axes(first), *consumed_by(second)])
-    awn.connect_(Width(Exponential.for_units(20)), [*conv_axes(first), *consumed_by(second, repeat=16)])
+        awn.connect_(Width(Exponential.for_units(20), block=32), [*conv_axes(first), *consumed_by(second)])
+    awn.connect_(Width(Exponential.for_units(20), block=32), [*conv_axes(first), *consumed_by(second, repeat=16)])
 
 
 def test_a_layer_has_one_width():
     model = dense()
     extra = nn.Linear(32, 1)
     with pytest.raises(AwnError, match="already has a learned width; connect all its axes at once"):
-        awn.connect_(Width(Exponential.for_units(20)), [*produced_by(model[0]), *consumed_by(extra)])
+        awn.connect_(Width(Exponential.for_units(20), block=32), [*produced_by(model[0]), *consumed_by(extra)])
     assert untouched(extra)
 
 
@@ -229,7 +229,7 @@ def test_a_layer_with_an_attribute_named_width_is_refused_in_words():
 
     first, second = Sized(3, 32), nn.Linear(32, 2)
     with pytest.raises(AwnError, match="width"):
-        awn.connect_(Width(Exponential.for_units(20)), [*produced_by(first), *consumed_by(second)])
+        awn.connect_(Width(Exponential.for_units(20), block=32), [*produced_by(first), *consumed_by(second)])
     assert untouched(nn.Sequential(first, second))
 
 
@@ -237,7 +237,7 @@ def test_a_weight_computed_from_others_is_refused_in_words():
     first, second = parametrizations.weight_norm(nn.Linear(3, 32)), nn.Linear(32, 2)
     names = set(nn.Sequential(first, second).state_dict())
     with pytest.raises(AwnError, match="weight"):
-        awn.connect_(Width(Exponential.for_units(20)), [*produced_by(first), *consumed_by(second)])
+        awn.connect_(Width(Exponential.for_units(20), block=32), [*produced_by(first), *consumed_by(second)])
     assert set(nn.Sequential(first, second).state_dict()) == names
 
 

@@ -308,7 +308,7 @@ OTHER_MODELS: dict[str, tuple[Callable[[], nn.Module], str]] = {
     "batch norm": (lambda: build("batch norm"), r"belongs to another model.*norms\.0"),
     "shared width": (lambda: build("2 layers", shared_width=True), r"belongs to another model.*hidden\.1"),
     "no bias": (lambda: build("2 layers", bias=False), r"belongs to another model.*bias"),
-    "more inputs": (lambda: awn.AdaptiveMLP(7, OUT, 2).double(), r"'hidden\.0\.weight' has shape \(256, 7\)"),
+    "more inputs": (lambda: awn.AdaptiveMLP(7, OUT, 2).double(), r"'hidden\.0\.weight' has shape \(232, 7\)"),
     "more outputs": (lambda: awn.AdaptiveMLP(IN, 5, 2).double(), r"'output\.(weight|bias)' has shape \(5"),
     "a plain model": (lambda: nn.Linear(3, 3), "belongs to another model"),
 }

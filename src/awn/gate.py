@@ -2,6 +2,9 @@
 
 (f ⊙ h) Wᵀ = h (W · diag f)ᵀ, so the gate need not touch the activations: it is a parametrization of the
 weight that reads them. The model keeps its own modules and its own forward.
+
+Only where a linear layer reads fewer numbers than its weight has are the inputs multiplied in the weight's place:
+the same by the equation above, in less time and memory.
 """
 
 from __future__ import annotations
@@ -9,7 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 from torch.nn.utils import parametrize
 
 from awn.axis import Axis
@@ -28,14 +33,17 @@ class Gate(nn.Module):
 
     def forward(self, weight: Tensor) -> Tensor:
         """The weight as the model uses it."""
-        importance = self._width[0].importance()
-        if importance.dtype != weight.dtype:
-            importance = importance.to(weight.dtype)
-        if self.repeat > 1:
-            importance = importance.repeat_interleave(self.repeat)
+        importance = self.importance(weight.dtype)
         if self.dim != weight.dim() - 1:
             importance = importance.view(-1, *[1] * (weight.dim() - 1 - self.dim))
         return weight * importance
+
+    def importance(self, dtype: torch.dtype) -> Tensor:
+        """The importance of everything that is read: of each unit, as often as it is repeated."""
+        importance = self._width[0].importance()
+        if importance.dtype != dtype:
+            importance = importance.to(dtype)
+        return importance if self.repeat == 1 else importance.repeat_interleave(self.repeat)
 
 
 def gate_(width: Width, axis: Axis) -> None:
@@ -44,6 +52,8 @@ def gate_(width: Width, axis: Axis) -> None:
     # torch gives the module a class of its own, with a property in the weight's place.
     gated = type(axis.module)
     setattr(gated, axis.name, property(_reader(axis.name), getattr(gated, axis.name).fset))
+    if getattr(gated, "forward", None) is nn.Linear.forward:
+        gated.forward = _read_linear  # type: ignore[attr-defined]
 
 
 def _reader(name: str) -> Callable[[nn.Module], Tensor]:
@@ -70,6 +80,24 @@ def _gated(module: nn.Module, name: str) -> Tensor:
     for gate in held._modules.values():
         weight = gate(weight) if gate._forward_pre_hooks else gate.forward(weight)
     return weight
+
+
+def _read_linear(self: nn.Linear, inputs: Tensor) -> Tensor:
+    """The forward of a gated linear layer: gates whichever is smaller by far, the inputs or the weight."""
+    held: Any = self._modules["parametrizations"]._modules["weight"]  # type: ignore[union-attr]
+    weight: Tensor = held.original
+    gates = list(held._modules.values())
+    inputs_are_few = (
+        type(inputs) is Tensor
+        and inputs.numel() < weight.numel()
+        and [gate.dim for gate in gates] == [1]
+        and not gates[0]._forward_pre_hooks
+        and not parametrize._cache_enabled
+        and not torch.compiler.is_compiling()  # which would bind the choice to the size of this batch
+    )
+    if inputs_are_few:
+        return F.linear(inputs * gates[0].importance(weight.dtype), weight, self.bias)
+    return F.linear(inputs, self.weight, self.bias)
 
 
 def remove_gate_(axis: Axis) -> None:

@@ -57,7 +57,7 @@ class AdaptiveMLP(nn.Module):
         quantile: float = 0.9,
         min_units: int = 1,
         max_units: int | None = None,
-        block: int = 32,
+        block: int = 8,
         new_units: NewUnits = "zero",
         shared_width: bool = False,
         batch_norm: bool = False,

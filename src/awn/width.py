@@ -43,7 +43,7 @@ class Width(nn.Module):
         quantile: float = 0.9,
         min_units: int = 1,
         max_units: int | None = None,
-        block: int = 32,
+        block: int = 8,
         new_units: NewUnits = "zero",
         gain: float = math.sqrt(2),
         amplitude: float = 1.0,
@@ -179,8 +179,8 @@ class Width(nn.Module):
 
         Wide layers round up to a sixteenth of their width, so that a unit costs the same at any width to add.
 
-        >>> Width(block=32).capacity_for(231), Width(block=1).capacity_for(231)
-        (256, 231)
+        >>> Width(block=8).capacity_for(231), Width(block=1).capacity_for(231)
+        (232, 231)
         """
         step = self._allocation_step(units)
         return math.ceil(units / step) * step

@@ -147,11 +147,11 @@ def resnet(blocks: int = 3, channels: Sequence[int] = (16, 32, 64)) -> nn.Sequen
 
 
 def adaptive_resnet(blocks: int = 3, channels: Sequence[int] = (16, 32, 64)) -> nn.Module:
-    """The same, with a learned number of channels inside each block. Blocks of 16, or 16 channels would take up 32."""
+    """The same, with a learned number of channels inside each block."""
     model = resnet(blocks, channels)
     for block in model:
         if isinstance(block, Block):
-            learned = Width(Exponential.for_units(block.first.out_channels, scale="unit"), block=16)
+            learned = Width(Exponential.for_units(block.first.out_channels, scale="unit"))
             made = [Axis(block.first, "weight", 0, "producer", size_name="out_channels")]
             read = [Axis(block.second, "weight", 1, "consumer", size_name="in_channels")]
             connect_(learned, [*made, *normalised_by(block.first_norm), *read])

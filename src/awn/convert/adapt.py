@@ -37,7 +37,7 @@ def adapt_(
     example_input: Any = None,
     min_units: int = 1,
     max_units: int | None = None,
-    block: int = 32,
+    block: int = 8,
     new_units: NewUnits = "zero",
 ) -> Report:
     """Make a model's hidden layers adaptive, in place, before its optimizer is built; says what was done.
