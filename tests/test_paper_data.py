@@ -2,28 +2,44 @@
 
 from __future__ import annotations
 
+import functools
 import gzip
 import hashlib
+import io
 import json
+import tarfile
+import threading
+import zipfile
+from collections.abc import Iterator
 from dataclasses import replace
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
+from urllib.error import URLError
+from urllib.request import urlopen
 
 import numpy as np
 import pytest
 import torch
 
 from awn.errors import ArgumentError, DataError
-from awn.paper.data import FOLDED, LOADERS, graphs, images, load, tables, text
+from awn.paper.data import FOLDED, LOADERS, fetch, graphs, images, load, tables, text
 from awn.paper.data.dataset import Dataset, stratified
 from awn.paper.data.graphs import pack
 from awn.paper.data.source import Source, data_folders
 from awn.training.run import Data
 
 
+def no_web(url: str, **_: Any) -> Any:
+    raise URLError("no web in tests")
+
+
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch) -> Path:
-    """An empty data folder, and nothing remembered."""
+    """An empty data folder, nothing remembered, and no way out."""
     monkeypatch.setenv("AWN_DATA", str(tmp_path))
+    monkeypatch.setattr(fetch, "urlopen", no_web)
+    fetch._download.cache_clear()
     load.cache_clear()
     yield tmp_path
     load.cache_clear()
@@ -51,8 +67,12 @@ def unpinned(monkeypatch, module, *names: str) -> None:
 
 
 def test_a_missing_file_is_named_with_its_place_and_its_home(folder):
-    with pytest.raises(DataError, match=r"pol/201_pol\.tsv\.gz is missing\. Get it from https://.* AWN_DATA"):
+    message = r"pol/201_pol\.tsv\.gz is missing, and it cannot be fetched from https://.*: no web in tests\. "
+    with pytest.raises(DataError, match=message + r"Get it from https://.* AWN_DATA"):
         load("pol")
+    with pytest.raises(DataError, match=r"UCI_Credit_Card\.csv\.gz is missing, and it has no address.* from https"):
+        load("credit card")
+    assert not list(folder.iterdir())
 
 
 def test_a_file_with_another_content_is_refused(folder):
@@ -71,6 +91,79 @@ def test_a_packed_file_may_lie_there_unpacked_and_in_any_of_several_folders(fold
     monkeypatch.delenv("AWN_DATA")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert data_folders() == [tmp_path / "awn"]
+
+
+# Fetching
+
+
+@pytest.fixture
+def web(tmp_path_factory, monkeypatch) -> Iterator[tuple[Path, str]]:
+    """A folder that a server shows, and its address."""
+    shown = tmp_path_factory.mktemp("web")
+    server = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(QuietHandler, directory=str(shown)))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    monkeypatch.setattr(fetch, "urlopen", urlopen)
+    yield shown, f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+class QuietHandler(SimpleHTTPRequestHandler):
+    def log_message(self, *_: Any) -> None:
+        """Say nothing."""
+
+
+def archived(kind: str, member: str, content: bytes) -> bytes:
+    """An archive with a file in it."""
+    file = io.BytesIO()
+    if kind == "zip":
+        with zipfile.ZipFile(file, "w") as archive:
+            archive.writestr(member, content)
+    else:
+        with tarfile.open(fileobj=file, mode="w:gz") as packed:
+            described = tarfile.TarInfo(member)
+            described.size = len(content)
+            packed.addfile(described, io.BytesIO(content))
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("kind", ["plain", "gz", "zip", "tar.gz"])
+def test_a_missing_file_is_fetched_once_checked_and_kept(kind, folder, web):
+    shown, address = web
+    content, member = b"some content", "inside/a.txt" if kind in ("zip", "tar.gz") else ""
+    sent = {"plain": content, "gz": gzip.compress(content)}.get(kind) or archived(kind, member, content)
+    (shown / f"a.{kind}").write_bytes(sent)
+    source = Source(
+        "set/a.txt.gz",
+        "its home",
+        hashlib.sha256(content).hexdigest(),
+        f"{address}/a.{kind}",
+        member,
+        hashlib.md5(sent).hexdigest(),
+    )
+    assert source.read() == content
+    (shown / f"a.{kind}").unlink()
+    fetch._download.cache_clear()
+    assert source.read() == content  # from the folder
+    assert [path.name for path in (folder / "set").iterdir()] == ["a.txt"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"sha256": "0" * 64}, "is not the file that is meant.*SHA-256"),
+        ({"md5": "0" * 32}, "is not the file that is meant.*MD5"),
+        ({"member": "b.txt"}, "b.txt in http.*cannot be unpacked"),
+        ({"url": "/nothing"}, "cannot be fetched from http.*not found"),
+    ],
+)
+def test_what_is_not_the_file_that_is_meant_is_not_kept(wrong, message, folder, web):
+    shown, address = web
+    (shown / "a").write_bytes(b"content")
+    url = address + wrong.pop("url", "/a")
+    with pytest.raises(DataError, match=message):
+        replace(Source("set/a.txt", "its home", url=url), **wrong).read()
+    assert not list(folder.iterdir())
 
 
 def test_an_unknown_data_set_is_refused_with_the_known_ones():

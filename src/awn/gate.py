@@ -53,7 +53,7 @@ def gate_(width: Width, axis: Axis) -> None:
     gated = type(axis.module)
     setattr(gated, axis.name, property(_reader(axis.name), getattr(gated, axis.name).fset))
     if getattr(gated, "forward", None) is nn.Linear.forward:
-        gated.forward = _read_linear  # type: ignore[attr-defined]
+        gated.forward = _read_linear
 
 
 def _reader(name: str) -> Callable[[nn.Module], Tensor]:

@@ -27,7 +27,9 @@ report` from the files under `results/paper`: a JSON file for every run, with it
     awn paper run table1 --only Spiral      # on two cores; --profile paper is the paper's own protocol
     awn paper report                        # this page, and results/paper/report.html
 
-Data sets are read from the folder that `AWN_DATA` names; a file that is missing is named together with its home.
+Data sets are read from the folder that `AWN_DATA` names, or the user's cache. A file that is missing
+is fetched from its home, and its hash checked; only the table of credit cards must be put there by hand, and the error
+says where.
 Mean (deviation) over runs. "Not run" means that nobody has run it yet.
 
 In both profiles, what the paper does not say or we do otherwise:

@@ -17,6 +17,8 @@ from awn.training.run import Data
 
 _HOME = "https://chrsmrrs.github.io/datasets/"
 _SPLITS_HOME = "https://github.com/diningphil/gnn-comparison (data_splits)"
+_ARCHIVES = "https://www.chrsmrrs.com/graphkerneldatasets/"
+_SPLIT_FILES = "https://raw.githubusercontent.com/diningphil/gnn-comparison/master/data_splits/"
 
 SHA256 = {
     "NCI1_A": "b2d5f854a3954f675348f27f938275bacf02a9c8a20d84c45e1ef56b87199f3d",
@@ -66,7 +68,9 @@ def pack(features: torch.Tensor, owner: torch.Tensor, edges: torch.Tensor) -> Gr
 
 
 def _fold(folder: str, fold: int) -> list[torch.Tensor]:
-    source = Source(f"tu/splits/{folder}_splits.json", _SPLITS_HOME, SHA256[f"{folder}_splits"])
+    name = f"{folder}_splits.json"
+    kind = "CHEMICAL" if folder == "NCI1" else "COLLABORATIVE_1"
+    source = Source(f"tu/splits/{name}", _SPLITS_HOME, SHA256[f"{folder}_splits"], f"{_SPLIT_FILES}{kind}/{name}")
     folds = json.loads(source.read())
     if not 0 <= fold < len(folds):
         raise ArgumentError(f"{folder} has folds 0 to {len(folds) - 1}, not {fold}.")
@@ -75,5 +79,12 @@ def _fold(folder: str, fold: int) -> list[torch.Tensor]:
 
 
 def _numbers(folder: str, part: str) -> NDArray[np.int64]:
-    source = Source(f"tu/{folder}/raw/{folder}_{part}.txt", _HOME, SHA256[f"{folder}_{part}"])
+    name = f"{folder}_{part}.txt"
+    source = Source(
+        f"tu/{folder}/raw/{name}",
+        _HOME,
+        SHA256[f"{folder}_{part}"],
+        url=f"{_ARCHIVES}{folder}.zip",
+        member=f"{folder}/{name}",
+    )
     return np.loadtxt(io.BytesIO(source.read()), delimiter=",", dtype=np.int64, ndmin=2)

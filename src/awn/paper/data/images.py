@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -12,33 +14,38 @@ from awn.paper.data.source import Source
 from awn.training.run import Data
 
 _MNIST_HOME = "https://ossci-datasets.s3.amazonaws.com/mnist/"
+_CIFAR_HOME = "https://www.cs.toronto.edu/~kriz/cifar.html"
+
+
+def _mnist_file(name: str, sha256: str) -> Source:
+    return Source(f"mnist/{name}.gz", _MNIST_HOME, sha256, f"{_MNIST_HOME}{name}.gz")
+
+
+def _cifar_file(archive: str, member: str, md5: str) -> Source:
+    return Source(member, _CIFAR_HOME, url=f"https://www.cs.toronto.edu/~kriz/{archive}", member=member, md5=md5)
+
+
+_cifar10 = functools.partial(_cifar_file, "cifar-10-binary.tar.gz", md5="c32a1d4ab5d03f1284b67883e8d87530")
+_cifar100 = functools.partial(_cifar_file, "cifar-100-binary.tar.gz", md5="03b5dce01913d631647c71ecec9e9cb8")
+
 MNIST = {
-    "train images": Source(
-        "mnist/train-images-idx3-ubyte.gz",
-        _MNIST_HOME,
-        "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
+    "train images": _mnist_file(
+        "train-images-idx3-ubyte", "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db"
     ),
-    "train labels": Source(
-        "mnist/train-labels-idx1-ubyte.gz",
-        _MNIST_HOME,
-        "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
+    "train labels": _mnist_file(
+        "train-labels-idx1-ubyte", "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5"
     ),
-    "test images": Source(
-        "mnist/t10k-images-idx3-ubyte.gz",
-        _MNIST_HOME,
-        "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
+    "test images": _mnist_file(
+        "t10k-images-idx3-ubyte", "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7"
     ),
-    "test labels": Source(
-        "mnist/t10k-labels-idx1-ubyte.gz",
-        _MNIST_HOME,
-        "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
+    "test labels": _mnist_file(
+        "t10k-labels-idx1-ubyte", "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2"
     ),
 }
-_CIFAR_HOME = "https://www.cs.toronto.edu/~kriz/cifar.html (binary version)"
-CIFAR10_TRAIN = [Source(f"cifar-10-batches-bin/data_batch_{part}.bin", _CIFAR_HOME) for part in range(1, 6)]
-CIFAR10_TEST = [Source("cifar-10-batches-bin/test_batch.bin", _CIFAR_HOME)]
-CIFAR100_TRAIN = [Source("cifar-100-binary/train.bin", _CIFAR_HOME)]
-CIFAR100_TEST = [Source("cifar-100-binary/test.bin", _CIFAR_HOME)]
+CIFAR10_TRAIN = [_cifar10(f"cifar-10-batches-bin/data_batch_{part}.bin") for part in range(1, 6)]
+CIFAR10_TEST = [_cifar10("cifar-10-batches-bin/test_batch.bin")]
+CIFAR100_TRAIN = [_cifar100("cifar-100-binary/train.bin")]
+CIFAR100_TEST = [_cifar100("cifar-100-binary/test.bin")]
 
 _VALIDATION = 1 / 6  # of what is not for testing, as in the paper
 

@@ -17,13 +17,19 @@ POL = Source(
     "pol/201_pol.tsv.gz",
     "https://github.com/EpistasisLab/pmlb (data set 201_pol)",
     "0b118a037decec073762ceca7610e61b39e9207717fa9612457ed17d4662dcf7",
+    "https://media.githubusercontent.com/media/EpistasisLab/pmlb/master/datasets/201_pol/201_pol.tsv.gz",
 )
 CREDIT = Source(
     "credit-default/UCI_Credit_Card.csv.gz",
     "https://archive.ics.uci.edu/dataset/350 (as UCI_Credit_Card.csv on Kaggle)",
     "e3d893c1b4a9dc73220d01e18975ea04adb79fd8e0cebed1aea739e77797224e",
 )
-MINIBOONE = Source("miniboone/MiniBooNE_PID.txt.gz", "https://archive.ics.uci.edu/dataset/199 (MiniBooNE_PID.txt)")
+MINIBOONE = Source(
+    "miniboone/MiniBooNE_PID.txt.gz",
+    "https://archive.ics.uci.edu/dataset/199 (MiniBooNE_PID.txt)",
+    url="https://archive.ics.uci.edu/static/public/199/miniboone+particle+identification.zip",
+    member="MiniBooNE_PID.txt",
+)
 
 Array = NDArray[np.float64]
 

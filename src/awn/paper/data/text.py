@@ -13,6 +13,7 @@ from awn.paper.data.source import Source
 from awn.training.run import Data
 
 _HOME = "https://github.com/multi30k/dataset (data/task1/raw)"
+_FILES = "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw/"
 _GPT2_HOME = "https://huggingface.co/gpt2"
 PARTS = {"train": "train", "validation": "val", "test": "test_2016_flickr"}
 SHA256 = {
@@ -77,7 +78,7 @@ def _tokens(part: str) -> Pairs:
     sides = []
     for language in ("en", "de"):
         name = f"{part}.{language}"
-        lines = Source(f"multi30k/{name}.gz", _HOME, SHA256[name]).read().decode().splitlines()
+        lines = Source(f"multi30k/{name}.gz", _HOME, SHA256[name], f"{_FILES}{name}.gz").read().decode().splitlines()
         sides.append([[END, *ids[: LONGEST - 2], END] for ids in encode([line.strip() for line in lines])])
     if len(sides[0]) != len(sides[1]):
         raise DataError(f"Multi30k's {part} has {len(sides[0])} English sentences but {len(sides[1])} German ones.")
@@ -90,7 +91,10 @@ def encode(lines: list[str]) -> list[list[int]]:
         from tokenizers import ByteLevelBPETokenizer
     except ModuleNotFoundError:
         raise MissingExtraError('reading text needs tokenizers: pip install "awn[paper]"') from None
-    sources = [Source(f"gpt2-bpe/{name}", _GPT2_HOME, SHA256[name]) for name in ("vocab.json", "merges.txt")]
+    sources = [
+        Source(f"gpt2-bpe/{name}", _GPT2_HOME, SHA256[name], f"{_GPT2_HOME}/resolve/main/{name}")
+        for name in ("vocab.json", "merges.txt")
+    ]
     for source in sources:
         source.read()  # which checks it
     tokenizer = ByteLevelBPETokenizer(*(str(source.find()) for source in sources))
