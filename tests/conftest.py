@@ -1,5 +1,6 @@
 """What every test starts from: one thread, a fixed seed, and the shared tables of cases.py within reach."""
 
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,9 @@ import torch
 sys.path.insert(0, str(Path(__file__).parent))
 
 from cli_cases import Run, Said
+
+# No test fetches anything: the way out ends at a port where nobody listens, for processes that are started, too.
+os.environ["https_proxy"] = "http://127.0.0.1:9"
 
 # Small tensors gain nothing from threads, and with one every sum is made in the same order.
 torch.set_num_threads(1)
