@@ -16,7 +16,7 @@ from awn.errors import ArgumentError, NonFiniteError
 from awn.importance import Exponential
 from awn.paper import run as run_module
 from awn.paper.models import MLP, Fixed, Learned
-from awn.paper.protocol import Case, Experiment, Finished, Protocol, Searched, Stages
+from awn.paper.protocol import Case, Experiment, Finished, Protocol, Searched, Stages, best_of
 from awn.paper.run import Job, LearningRate, Record, count_plateaus, train
 from awn.paper.search import make_proposer
 from awn.paper.settings import Settings, Training, fingerprint
@@ -87,6 +87,16 @@ def test_the_best_of_a_grid_is_retrained_with_every_seed_and_only_then_tested():
     assert [(job.settings, job.final) for job in asked[0]] == [(settings, False) for settings in grid]
     assert [(job.settings, job.seed, job.final) for job in asked[1]] == [(grid[1], seed, True) for seed in range(3)]
     assert outcome.chosen == grid[1]  # the first of equally good ones
+
+
+def test_of_equally_good_configurations_the_one_with_the_lowest_loss_is_chosen():
+    grid = TINY.vary(units=(4, 8, 16))
+    runs = [
+        Finished(Job(settings, 0, final=False), {"validation": {"score": score, "loss": loss}})
+        for settings, score, loss in zip(grid, (1.0, 1.0, 0.9), (0.3, 0.1, 0.0), strict=True)
+    ]
+    assert best_of(runs).job.settings == grid[1]
+    assert best_of([scored(Job(grid[2], 0, final=False), None), *runs]).job.settings == grid[1]
 
 
 def test_with_one_entry_there_is_nothing_to_select():

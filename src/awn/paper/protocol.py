@@ -177,8 +177,8 @@ class Experiment:
 
 
 def best_of(runs: Sequence[Finished]) -> Finished:
-    """The run with the best validation score; the first of equally good ones."""
-    return max(runs, key=score_of)
+    """The run with the best validation score; of equally good ones, the one with the lowest validation loss."""
+    return max(runs, key=lambda run: (score_of(run), -(run.record.get("validation") or {}).get("loss", math.inf)))
 
 
 def score_of(run: Finished) -> float:
