@@ -329,7 +329,7 @@ def sharded(rank: int, ranks: int) -> list[str]:
     learned = {group.width.log_nu for group in awn.find_groups(model)}
     fully_shard(model, mesh=mesh, ignored_params=learned)
     optimizer = torch.optim.Adam(model.parameters())
-    layers = nn.Sequential(nn.Linear(2, 32), nn.ReLU(), nn.Linear(32, 1))
+    layers = nn.Sequential(nn.Linear(2, 24), nn.ReLU(), nn.Linear(24, 1))
     fully_shard(layers, mesh=mesh)
     axes = [awn.Axis(layers[0], "weight", 0, "producer"), awn.Axis(layers[2], "weight", 1, "consumer")]
     for call in (

@@ -32,6 +32,7 @@ CORE = [
     "gate",
     "groups",
     "initialise",
+    "optimizers",
     "surgery",
     "average",
     "state",

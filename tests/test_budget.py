@@ -124,6 +124,19 @@ def test_positions_of_a_layer_that_is_not_there_are_refused():
         penalty(convolutional(), Budget(flops=100, positions={"conv1": 16}))
 
 
+@pytest.mark.parametrize(
+    ("budget", "message"),
+    [
+        (Budget(units=1), r"a budget of 1 cannot be met: the network always has 2 units, the layers' min_units"),
+        (Budget(parameters=10), r"a budget of 10 cannot be met: the network always has 22 parameters that no learned width"),
+    ],
+)
+def test_a_cap_that_no_width_meets_is_refused(budget, message):
+    model = nn.Sequential(nn.Linear(3, 5), awn.AdaptiveMLP(5, 2, hidden_layers=2))
+    with pytest.raises(AwnError, match=message):
+        budget.penalty(model, awn.find_groups(model))
+
+
 def test_the_objective_adds_the_penalty_undivided():
     model = network()
     result = awn.objective(torch.tensor(2.0), model, 1000, prior=awn.Prior(None), budget=Budget(units=10))

@@ -371,7 +371,8 @@ def test_report_compares_runs(run: Run, made: Path) -> None:
 
 # Every epoch is saved, and none is so short that the run is over before the signal comes.
 INTERRUPTED = """
-import sys, time
+import signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell has its background jobs ignore it
 from awn.training import run
 run._SECONDS_BETWEEN_CHECKPOINTS = 0.0
 save = run.save_run

@@ -314,9 +314,10 @@ def test_the_best_checkpoint_is_restored_with_its_widths(tmp_path: Path) -> None
             save_steps=3,
             eval_strategy="steps",
             eval_steps=3,
-            learning_rate=1.0,  # too high: it gets worse
+            learning_rate=0.05,
             lr_scheduler_type="constant",
             load_best_model_at_end=True,
+            greater_is_better=True,  # the highest loss is that of the first checkpoint, and so it is not the last one
         ),
         train_dataset=Bytes(64),
         eval_dataset=Bytes(16),
@@ -324,7 +325,7 @@ def test_the_best_checkpoint_is_restored_with_its_widths(tmp_path: Path) -> None
     )
     trainer.train()
     rows = [row for row in trainer.state.log_history if "eval_loss" in row]
-    best = min(rows, key=lambda row: row["eval_loss"])
+    best = max(rows, key=lambda row: row["eval_loss"])
     assert best["step"] < 9
     assert awn.widths(model) == {layer: best[f"width/{layer}"] for layer in awn.widths(model)}
     assert awn.widths(model) != {layer: rows[-1][f"width/{layer}"] for layer in awn.widths(model)}

@@ -328,7 +328,7 @@ def test_on_ray_a_worker_that_is_killed_costs_only_its_own_run(tmp_path):
     assert outcomes[0].final[0].record["test"] == expected["test"]
 
 
-def wait_for(folder: Path, pattern: str, wanted, seconds: float = 60.0) -> list[Path]:
+def wait_for(folder: Path, pattern: str, wanted, seconds: float = 180.0) -> list[Path]:
     """The files that are wanted, as soon as there are any."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:

@@ -93,7 +93,7 @@ def test_the_weight_terms_gradient_is_scaled_by_what_comes_after_it():
 
 def test_the_weight_term_leaves_inert_units_of_a_hand_made_model_out():
     torch.manual_seed(0)
-    width = Width(Exponential.for_units(20))
+    width = Width(Exponential.for_units(20), block=32)
     first, second = nn.Linear(3, 32), nn.Linear(32, 2)
     awn.connect_(width, [*produced_by(first), *consumed_by(second)])
     weight = second.parametrizations.weight.original

@@ -579,6 +579,17 @@ def test_the_capacity_follows_a_width_that_falls_well_below_it() -> None:
     assert len(model.hidden[0].weight) <= 10 + 3 * 8
 
 
+@pytest.mark.filterwarnings("error")
+def test_weight_decay_of_a_learned_width_is_warned_of_once() -> None:
+    model = build("2 layers")
+    careless = torch.optim.AdamW(model.parameters())  # decays by 0.01
+    with pytest.warns(UserWarning, match=r"pulls at the learned width of 'hidden\.0', 'hidden\.1'.*param_groups"):
+        awn.resize_(model, careless)
+    awn.resize_(model, careless)
+    careful = build("2 layers")
+    awn.resize_(careful, torch.optim.AdamW(awn.param_groups(careful, lr=0.01, weight_decay=0.1)))
+
+
 def test_within_the_capacity_no_parameter_is_replaced() -> None:
     model = build("batch norm", units=64)
     optimizer = torch.optim.Adam(model.parameters())

@@ -46,6 +46,7 @@ class Budget:
     def penalty(self, model: nn.Module, groups: Sequence[WidthGroup]) -> Tensor:
         """Strength · max(0, cost / cap − 1), with a gradient for every ν."""
         if self.units is not None:
+            self._check_above(sum(group.width.min_units for group in groups), "units, the layers' min_units together")
             over = torch.stack([_width(group) for group in groups]).sum() / self.units - 1
         elif self.parameters is not None:
             over = self._parameters(model, groups) / self.parameters - 1
@@ -54,10 +55,18 @@ class Budget:
             over = self._flops(model, groups) / self.flops - 1
         return self.strength * torch.relu(over)  # no gradient at the cap itself
 
+    def _check_above(self, least: int, what: str) -> None:
+        """Refuse a cap that no width meets."""
+        cap = self.units if self.units is not None else self.parameters
+        assert cap is not None
+        if cap < least:
+            raise ArgumentError(f"a budget of {cap} cannot be met: the network always has {least} {what}.")
+
     def _parameters(self, model: nn.Module, groups: Sequence[WidthGroup]) -> Tensor:
         sizes = _sizes(groups)
         own = {group.width.log_nu for group in groups}
         fixed = sum(weight.numel() for weight in model.parameters() if weight not in sizes and weight not in own)
+        self._check_above(fixed, "parameters that no learned width governs")
         return fixed + torch.stack([size for tensor, size in sizes.items() if isinstance(tensor, nn.Parameter)]).sum()
 
     def _flops(self, model: nn.Module, groups: Sequence[WidthGroup]) -> Tensor:

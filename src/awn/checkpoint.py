@@ -25,8 +25,8 @@ from awn.files import json_file, read_tensors, tensor_file, unfinished_name, wri
 from awn.groups import connect_, find_groups, is_width_entry, plain_name, require_groups
 from awn.importance import Exponential, Importance, PowerLaw, Sigmoid
 from awn.mlp import AdaptiveMLP
+from awn.optimizers import Optimizers, list_optimizers
 from awn.state import check_shapes, follow_state_dicts_, load_state_dict_
-from awn.surgery import Optimizers, list_optimizers
 from awn.tree import pack, unpack
 from awn.width import Width, as_options
 

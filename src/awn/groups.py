@@ -101,7 +101,7 @@ def connect_(width: Width, axes: Sequence[Axis]) -> None:
 
     >>> from awn import Exponential
     >>> from awn.groups import consumed_by, produced_by
-    >>> first, second = nn.Linear(2, 32), nn.Linear(32, 1)
+    >>> first, second = nn.Linear(2, 24), nn.Linear(24, 1)
     >>> connect_(Width(Exponential.for_units(20)), [*produced_by(first), *consumed_by(second)])
     >>> widths = find_groups(nn.Sequential(first, nn.ReLU(), second))
     >>> [(group.name, group.width.units) for group in widths]

@@ -16,7 +16,8 @@ from torch import Tensor, nn
 from awn.distributed import unwrapped
 from awn.errors import CheckpointError
 from awn.groups import WIDTH_NAME, WidthGroup, axes_by_tensor, find_groups, plain_name
-from awn.surgery import Optimizers, list_optimizers, set_units_
+from awn.optimizers import Optimizers, list_optimizers
+from awn.surgery import set_units_
 
 
 def load_state_dict_(model: nn.Module, state: Mapping[str, Any], optimizer: Optimizers = None) -> None:

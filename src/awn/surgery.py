@@ -7,13 +7,13 @@ Parameter for as long as an earlier loss is alive. Slots of inert units hold zer
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
-from torch.optim import LBFGS, Optimizer, Rprop
+from torch.optim import Optimizer
 
 from awn.distributed import (
     check_in_step,
@@ -27,12 +27,12 @@ from awn.distributed import (
     unwrapped,
     watch_,
 )
-from awn.errors import ArgumentError, AwnError, NonFiniteError, OptimizerError, ResizeError
-from awn.groups import WidthGroup, axes_by_tensor, check_layers, non_finite_tensors, require_groups, tensor_names
+from awn.errors import ArgumentError, AwnError, NonFiniteError, ResizeError
+from awn.groups import WidthGroup, axes_by_tensor, check_layers, non_finite_tensors, require_groups
 from awn.importance import check_units
 from awn.initialise import GovernedAxes, active_inputs, draw_new_units
+from awn.optimizers import Optimizers, check_optimizers, list_optimizers, warn_of_decay
 
-Optimizers: TypeAlias = Optimizer | Iterable[Optimizer] | None
 State: TypeAlias = dict[str, Any]
 
 
@@ -122,7 +122,7 @@ def set_units_(
         tensor: axes for tensor, axes in axes_by_tensor(groups).items() if any(group.name in moves for group, _ in axes)
     }
     check_parallel(model, tensors, optimizers)
-    _check_optimizers(model, list(tensors), optimizers)
+    check_optimizers(model, list(tensors), optimizers)
     with torch.no_grad():
         prepared = _prepare(model, groups, tensors, optimizers, moves, generator)
         _commit_(tensors, optimizers, moves, prepared)
@@ -215,24 +215,6 @@ def _read(numbers: Sequence[Tensor]) -> list[float]:
     return torch.stack([number.detach() for number in numbers]).tolist()
 
 
-def list_optimizers(optimizer: Optimizers) -> list[Optimizer]:
-    """One optimizer, several, or None, as a list; those that cannot be resized are refused."""
-    if optimizer is None:
-        return []
-    optimizers = list(optimizer) if isinstance(optimizer, Iterable) else [optimizer]
-    for one in optimizers:
-        if not isinstance(one, Optimizer):
-            raise ArgumentError(f"optimizer must be a torch optimizer, several, or None; got {type(one).__name__}.")
-        if isinstance(one, Rprop):
-            raise OptimizerError("Rprop keeps a step size for every weight, which a new unit has not. Use Adam or SGD.")
-        if isinstance(one, LBFGS):
-            raise OptimizerError(
-                "LBFGS keeps the history of all parameters in one flat vector, so its state cannot follow a change of "
-                "width. Use Adam or SGD, or finalize the model and train on with LBFGS."
-            )
-    return optimizers
-
-
 def _keep_in_step(model: nn.Module, groups: Sequence[WidthGroup], targets: Mapping[str, int]) -> None:
     """Where several processes train the model, all must be about to do the same."""
     if unwrapped(model) is not model:
@@ -249,11 +231,12 @@ def _catch_up_(model: nn.Module, groups: Sequence[WidthGroup], optimizers: Seque
     """After changes without an optimizer at hand: it must hold the tensors, and have no state of units that went."""
     tensors = axes_by_tensor(groups)
     check_parallel(model, tensors, optimizers)
-    _check_optimizers(model, [*tensors, *(group.width.log_nu for group in groups)], optimizers)
+    check_optimizers(model, [*tensors, *(group.width.log_nu for group in groups)], optimizers)
     beyond = {group.name: _Move(group.width.capacity, group.width.units, group.width.capacity) for group in groups}
     with torch.no_grad():
         _clear_dropped_in_place_(tensors, {}, optimizers, beyond)
     spare_(model, [buffer for group in groups for buffer in group.width.buffers()])
+    warn_of_decay(groups, optimizers)
     for group in groups:
         group.width.optimizer_may_be_stale = False
 
@@ -343,36 +326,6 @@ def _rewire_(optimizer: Optimizer, new: Mapping[Tensor, Tensor], states: Mapping
     for old, state in states.items():
         del optimizer.state[old]
         optimizer.state[new[old]] = state
-
-
-def _check_optimizers(model: nn.Module, tensors: Sequence[Tensor], optimizers: Sequence[Optimizer]) -> None:
-    """Every trained tensor must be in an optimizer, and every state must be one that can be resized."""
-    if not optimizers:
-        return
-    held = {parameter for optimizer in optimizers for group in optimizer.param_groups for parameter in group["params"]}
-    trained = [tensor for tensor in tensors if isinstance(tensor, nn.Parameter) and tensor.requires_grad]
-    missing = [tensor for tensor in trained if tensor not in held]
-    if missing:
-        raise OptimizerError(
-            f"The optimizer does not hold {tensor_names(model)[missing[0]]!r}; it was probably built before the layer "
-            "became adaptive, or before a state dict of another width was loaded. Build it afterwards, or load with "
-            "awn.load_state_dict_(model, state, optimizer). Where several optimizers share the model, pass them all."
-        )
-    for optimizer in optimizers:
-        for tensor in trained:
-            for key, value in optimizer.state.get(tensor, {}).items():
-                if not _can_follow(value, tensor):
-                    raise OptimizerError(
-                        f"{type(optimizer).__name__} keeps {key!r} for {tensor_names(model)[tensor]!r} in a form "
-                        f"that is neither a number nor of the parameter's shape {tuple(tensor.shape)}, so it cannot "
-                        "follow a change of width. Use an optimizer with state per weight, such as Adam or SGD."
-                    )
-
-
-def _can_follow(value: Any, parameter: Tensor) -> bool:
-    if isinstance(value, Tensor):
-        return value.shape == parameter.shape or value.dim() == 0
-    return value is None or isinstance(value, bool | int | float | str)
 
 
 def _lost_number(model: nn.Module, group: WidthGroup, optimizers: Sequence[Optimizer], error: NonFiniteError) -> str:

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from awn.budget import Budget
 from awn.errors import ArgumentError
 from awn.objective import Objective, objective
+from awn.optimizers import Optimizers, list_optimizers
 from awn.prior import Prior
-from awn.surgery import Optimizers, list_optimizers
 
 # What an annealed prior's times count.
 Clock = Literal["epochs", "steps"]
