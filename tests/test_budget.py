@@ -128,7 +128,10 @@ def test_positions_of_a_layer_that_is_not_there_are_refused():
     ("budget", "message"),
     [
         (Budget(units=1), r"a budget of 1 cannot be met: the network always has 2 units, the layers' min_units"),
-        (Budget(parameters=10), r"a budget of 10 cannot be met: the network always has 22 parameters that no learned width"),
+        (
+            Budget(parameters=10),
+            r"a budget of 10 cannot be met: the network always has 22 parameters that no learned width",
+        ),
     ],
 )
 def test_a_cap_that_no_width_meets_is_refused(budget, message):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from awn.files import write_files
+from awn.paper.claims import claims_table
 from awn.paper.experiments import EXPERIMENTS, Show
 from awn.paper.pictures import interactive, picture
 from awn.paper.protocol import Experiment, Profile
@@ -66,7 +67,9 @@ def write_report(root: Path, document: Path, pictures: Path, page: Path) -> list
     files: dict[Path, bytes] = {}
     sections: list[Section] = []
     figures: dict[str, Figure] = {}
-    text = [_INTRODUCTION]
+    claims = claims_table(lambda name: _results(Store(root), EXPERIMENTS[name][0]))
+    text = [_INTRODUCTION, f"## The claims\n\n{_markdown_table(claims)}\n"]
+    sections.append(Section("claims", "The claims", "", table(claims.head, claims.rows, "The claims")))
     for part in parts:
         text.append(_markdown(part, document, pictures, files))
         sections.append(_section(part, figures))
@@ -90,6 +93,11 @@ def _parts(store: Store, experiment: Experiment, show: Show) -> list[Part]:
     return parts or [Part(experiment, None, "", "", show(Results(())), words)]
 
 
+def _results(store: Store, experiment: Experiment) -> Results:
+    """The results by the paper's own protocol, if somebody has run it."""
+    return Results(tuple(store.outcomes(experiment, "paper") or store.outcomes(experiment, "small")))
+
+
 def _origin(made: dict[str, object]) -> str:
     return f"`{made['command']}`, commit {made['commit']}, {str(made['date'])[:10]}"
 
@@ -102,7 +110,7 @@ def _markdown(part: Part, document: Path, pictures: Path, files: dict[Path, byte
         lines += [f"Profile `{part.profile}`: {part.says} Made by {part.origin}.", ""]
     for shown in part.shown:
         if isinstance(shown, Table):
-            lines += [_row(shown.head), _row(["---"] * len(shown.head)), *map(_row, shown.rows), ""]
+            lines += [_markdown_table(shown), ""]
         else:
             file = pictures / f"{shown.key}-{part.profile}.svg"
             files[file] = picture(shown)
@@ -111,6 +119,10 @@ def _markdown(part: Part, document: Path, pictures: Path, files: dict[Path, byte
     if part.words:
         lines += [part.words, ""]
     return "\n".join(lines)
+
+
+def _markdown_table(shown: Table) -> str:
+    return "\n".join([_row(shown.head), _row(["---"] * len(shown.head)), *map(_row, shown.rows)])
 
 
 def _row(cells: Sequence[str]) -> str:
