@@ -25,7 +25,17 @@ import awn
 from awn.cli.display import LiveDisplay, PlainDisplay
 from awn.errors import ArgumentError, CheckpointError, MissingExtraError, NonFiniteError
 from awn.surgery import Resize
-from awn.training import Callback, Data, FitOptions, History, MLflowLogger, Progress, TensorBoardLogger, fit
+from awn.training import (
+    Callback,
+    Data,
+    FitOptions,
+    History,
+    MLflowLogger,
+    Progress,
+    TensorBoardLogger,
+    fit,
+    flush_denormals,
+)
 from awn.training import run as run_module
 
 SHORT = FitOptions(epochs=4, batch_size=16, lr=0.02, patience=None)
@@ -135,6 +145,30 @@ def test_the_score_is_minus_the_loss_unless_given() -> None:
 def learning_rates(schedule: str, *, epochs: int, patience: int | None, reached: list[float]) -> list[float]:
     options = FitOptions(epochs=epochs, batch_size=64, lr=0.1, schedule=schedule, patience=patience)  # type: ignore[arg-type]
     return train(network(), options, rings(seed=1), score=scores(*reached)).column("lr")
+
+
+def flushed() -> bool:
+    return bool(torch.tensor(1e-40) * 1 == 0)
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_numbers_too_small_to_matter_are_zero_while_training_and_only_then(before: bool) -> None:
+    seen = []
+
+    class Look(Callback):
+        def on_epoch_end(self, progress: Progress) -> None:
+            seen.append(flushed())
+
+    torch.set_flush_denormal(before)
+    try:
+        train(network(), replace(SHORT, epochs=1), callbacks=[Look()])
+        assert seen == [True]
+        assert flushed() == before
+        with pytest.raises(NonFiniteError), flush_denormals():
+            raise NonFiniteError("lost")
+        assert flushed() == before
+    finally:
+        torch.set_flush_denormal(False)
 
 
 def test_schedules() -> None:

@@ -25,6 +25,7 @@ from awn.mlp import AdaptiveMLP
 from awn.objective import Objective, objective
 from awn.paper.synthetic import Split, spiral_hard, split
 from awn.surgery import resize_
+from awn.training import flush_denormals
 
 TITLE = "To the answer"
 WIDTHS = (16, 32, 64, 128, 256)
@@ -38,7 +39,7 @@ def run(*, quick: bool = False) -> list[dict[str, Any]]:
     spiral = split(spiral_hard(per_class=100 if quick else 5000))
     data = {"SpiralHard": _as_rows(spiral), "pol": None if quick else _pol(), "credit": None if quick else _credit()}
     rows: list[dict[str, Any]] = []
-    with threads(1):
+    with threads(1), flush_denormals():
         for method in ("adaptive", "fixed"):
             found = _to_accuracy(spiral, method, 1 if quick else 200)
             rows.append({"data": f"SpiralHard to {_ACCURACY:.1%}", "method": method, **found})

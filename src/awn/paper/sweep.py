@@ -114,7 +114,6 @@ class Sweep:
 def make(job: Job, scratch: Path | None, resume: bool) -> Record:
     """What a worker does: one run, with one thread."""
     torch.set_num_threads(1)
-    torch.set_flush_denormal(True)  # deep networks without Kaiming+ die out, and tiny numbers are slow
     return train(job, scratch, resume=resume)
 
 

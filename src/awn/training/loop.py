@@ -20,6 +20,7 @@ from awn.objective import Objective, objective
 from awn.prior import Prior
 from awn.surgery import resize_
 from awn.training.callbacks import Callback
+from awn.training.denormals import flush_denormals
 from awn.training.history import History
 from awn.training.options import FitOptions
 from awn.training.run import Data, Run
@@ -67,7 +68,7 @@ def fit(
     (3, ['budget', 'data', 'epoch', 'lr', 'nu', 'score', 'seconds', 'total', 'validation_loss', ...])
     """
     _check(train, validation)
-    with _own_random_numbers(options.seed):
+    with _own_random_numbers(options.seed), flush_denormals():
         run = Run(model, train, options, folder, optimizer, objective={"prior": prior, "budget": budget})
         run.resume_() if resume else run.start_afresh()
         progress = run.progress
