@@ -432,8 +432,9 @@ def test_sizes_made_into_tensors_leave_the_parts_that_rules_know() -> None:
     model = Masked()
     report = awn.adapt_(model)
     assert set(awn.widths(model)) == {"layers.layers.0.linear1"}
-    assert {one.name for one in report.skipped} == {"a", "b"}
-    assert all("cannot be traced" in one.reason for one in report.skipped)
+    why = {one.name: one.reason for one in report.skipped}
+    assert set(why) == {"a", "b", "layers.layers.0.self_attn"}
+    assert all("cannot be traced" in why[name] for name in ("a", "b"))
     assert model(torch.randn(2, 5, 8)).shape == (2, 5, 2)
 
 
@@ -457,3 +458,26 @@ def test_other_parametrizations_and_double_precision_survive_a_file(tmp_path: Pa
     loaded = awn.load(tmp_path, make())
     x = torch.randn(3, 4, dtype=torch.float64)
     assert torch.equal(loaded(x), model(x))
+
+
+def test_the_report_leaves_out_no_layer_with_a_weight() -> None:
+    class Mixed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.look_up, self.recurrent = nn.Embedding(10, 8), nn.LSTM(8, 8, batch_first=True)
+            self.attention = nn.MultiheadAttention(8, 2, batch_first=True)
+            self.normed = nn.utils.parametrizations.weight_norm(nn.Linear(8, 8))
+            self.hidden, self.output = nn.Linear(8, 40), nn.Linear(40, 2)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            h = self.recurrent(self.look_up(x))[0]
+            h = torch.relu(self.normed(self.attention(h, h, h)[0]))
+            return self.output(torch.relu(self.hidden(h)))
+
+    report = awn.adapt_(Mixed())
+    assert [one.name for one in report.adapted] == ["hidden"]
+    why = {one.name: one.reason for one in report.skipped}
+    assert set(why) == {"look_up", "recurrent", "attention", "normed", "output"}
+    assert "AdaptiveRNN" in why["recurrent"]
+    assert "parametrization" in why["normed"]
+    assert why["attention"] == "the width of MultiheadAttention is not learned"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ from awn.convert.hidden import Hidden, Refusal
 from awn.convert.patterns import Patterns, as_list, check_patterns, explicit_groups, matches
 from awn.convert.preserve import preserve_
 from awn.convert.report import Adapted, Report, Skipped
+from awn.convert.rules.recurrent import recurrent_layer
 from awn.convert.trace import find_hidden
 from awn.distributed import uncompiled
 from awn.errors import ArgumentError, AwnError
@@ -296,4 +297,21 @@ def _report(model: nn.Module, skipped: Sequence[Skipped]) -> Report:
         Adapted(group.name, group.width.units, layers(group, "producer"), layers(group, "consumer"))
         for group in find_groups(model)
     ]
-    return Report(tuple(adapted), tuple(skipped))
+    told = {name for one in adapted for name in (*one.makers, *one.readers)} | {one.name for one in skipped}
+    return Report(tuple(adapted), (*skipped, *_others(model, told)))
+
+
+def _others(model: nn.Module, told: set[str]) -> Iterator[Skipped]:
+    """The layers with a weight of which nothing was said yet: a reader of the report should not miss any."""
+    for path, module in model.named_modules():
+        parts = path.split(".")
+        if any(".".join(parts[:end]) in told for end in range(1, len(parts) + 1)):
+            continue
+        if any(parameter is not None and parameter.dim() > 1 for parameter in module._parameters.values()):
+            told.add(path)
+            refused = recurrent_layer(module)
+            unknown = f"the width of {type(module).__name__} is not learned"
+            yield Skipped(path, refused[0].reason if refused else unknown)
+        elif parametrize.is_parametrized(module):
+            told.add(path)
+            yield Skipped(path, "its weight is computed by a parametrization such as weight norm: remove that first")
