@@ -175,7 +175,7 @@ WRONG: dict[str, tuple[list[Any], list[str]]] = {
     "no such table": (["iris.csv", "none.csv", "--target", "target"], ["no file none.csv"]),
     "twice": (["iris.csv", "./iris.csv", "--target", "target"], ["iris.csv is given twice"]),
     "option": (["iris.csv", "wine.csv", "--target", "target", "--epochs", 0], ["epochs must be"]),
-    "test size": (["iris.csv", "wine.csv", "--target", "target", "--test-size", 2], ["test_size"]),
+    "test size": (["iris.csv", "wine.csv", "--target", "target", "--test-size", 2], ["--test-size must be"]),
     "seed": (["iris.csv", "--target", "target", "--seed", 2**32 - 1, "--seeds", 2], ["seed must be"]),
     "nothing to resume": (["iris.csv", "wine.csv", "--target", "target", "--resume"], ["no runs of these tables"]),
     "Ray": (["iris.csv", "--target", "target", "--ray", "local"], ['pip install "awn[ray]"']),
