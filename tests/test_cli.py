@@ -172,6 +172,13 @@ def test_fit_takes_caps_and_the_task(run: Run, made: Path) -> None:
     assert json.loads(run(*words, "--task", "regression", "--out", "c").out)["score_name"] == "R²"
 
 
+def test_numbers_with_decimals_may_be_classes(run: Run, made: Path) -> None:
+    table = write("t.csv", pd.read_csv(made / "iris.csv").assign(target=lambda frame: frame["target"] / 2))
+    assert run("fit", table, "--target", "target", "--task", "classification", *QUICK, "--out", "run").code == 0
+    assert set(run("predict", "run", table).out.split()[1:]) <= {"0", "0.5", "1"}
+    assert run("truncate", "run", "--keep", 0.5, "--data", table, "--json").code == 0
+
+
 @pytest.mark.parametrize("ending", ["tsv", "parquet", "csv.gz"])
 def test_fit_reads_every_kind_of_table(ending: str, run: Run) -> None:
     frame, path = load_iris(as_frame=True).frame, Path(f"iris.{ending}")
@@ -487,7 +494,7 @@ WRONG_CALLS: dict[str, tuple[list[Any], str]] = {
     "a folder": (["fit", ".", "--target", "y"], "is a folder"),
     "unknown ending": (["fit", "t.xlsx", "--target", "y"], "t.xlsx"),
     "task": (["fit", "t.csv", "--target", "y", "--task", "ranking"], " --task must be classification or regression"),
-    "task against the target": (["fit", "t.csv", "--target", "c", "--task", "classification"], "label type"),
+    "task against the target": (["fit", "t.csv", "--target", "c", "--task", "classification"], "target 'c' holds 40"),
     "regression of words": (["fit", "t.csv", "--target", "w", "--task", "regression"], "'w', row 0"),
     "test size": (["fit", "t.csv", "--target", "y", "--test-size", 1.5], "--test-size must be"),
     "test size that leaves nothing": (["fit", "t.csv", "--target", "y", "--test-size", 0.001], "too few"),

@@ -53,7 +53,7 @@ def as_typed(sentence: str, words: Sequence[str]) -> str:
     """
     for word in words:
         option = word.partition("=")[0]
-        if option.startswith("--"):
+        if option.startswith("--") and option != "--":
             name = re.escape(option[2:].replace("-", "_"))
             sentence = re.sub(rf"\b(?<!-){name}(?= must be)", option, sentence)
             sentence = re.sub(rf"\b{name}=", f"{option} ", sentence)

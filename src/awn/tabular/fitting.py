@@ -22,7 +22,7 @@ from awn.tabular.analysis import analyse
 from awn.tabular.estimators import AdaptiveClassifier, AdaptiveRegressor
 from awn.tabular.folder import Estimator, save_estimator
 from awn.tabular.options import check_options
-from awn.tabular.table import Task, guess_task, read_table, split_target
+from awn.tabular.table import Task, as_classes, guess_task, read_table, split_target
 from awn.training import Callback
 
 _KINDS: dict[Task, type[AdaptiveClassifier | AdaptiveRegressor]] = {
@@ -115,6 +115,8 @@ def _prepared(
         raise ArgumentError(f"seed must be a whole number from 0 to {2**32 - 1}, got {seed}.")
     features, wanted, notes = split_target(read_table(table), target)
     guess = guess_task(wanted, check_task(task))
+    if guess.task == "classification":
+        wanted = as_classes(wanted)
     parts = _split(features, wanted, guess.task, test_size, seed)
     return _Prepared(guess.task, parts, _usable(guess.task, options, parts.y), [*notes, guess.reason])
 
