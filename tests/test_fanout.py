@@ -76,6 +76,8 @@ def test_tables_and_seeds_on_processes(run: Run) -> None:
     mean = told["tables"]["iris.csv"]["scores"]["adaptive"]["mean"]
     deviation = told["tables"]["iris.csv"]["scores"]["adaptive"]["deviation"]
     assert f"{mean:.4f} ± {deviation:.4f}" in said.out
+    assert all(name in said.out for name in ("learned width", "same width, fixed", "baseline"))
+    assert said.err.startswith("iris.csv: classification of 'target' into '0', '1', '2': ")
     assert "many/<table>/seed-<n>" in said.out
     assert "many/comparison.html" in said.out
 
@@ -138,7 +140,8 @@ def test_an_interrupt_says_how_to_go_on(run: Run, monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr("awn.tabular.fanout.fit_table", interrupted)
     said = run("fit", "iris.csv", *QUICK, "--seeds", 2)
-    assert said == (1, "", "Interrupted. To go on: the same command with --out many --resume.\n")
+    assert (said.code, said.out) == (1, "")
+    assert said.err.splitlines()[1:] == ["Interrupted. To go on: the same command with --out many --resume."]
 
 
 def test_a_process_that_is_killed_costs_only_its_own_task() -> None:

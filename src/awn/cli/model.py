@@ -59,6 +59,7 @@ def inspect(model: Model, as_json: AsJson = False) -> None:
     """
     from awn.summary import summary
     from awn.tabular.folder import load_estimator, read_about
+    from awn.tabular.outcome import network_name
 
     estimator, about = load_estimator(find_model(model)), read_about(find_model(model))
     layers = summary(estimator.model_)
@@ -69,9 +70,10 @@ def inspect(model: Model, as_json: AsJson = False) -> None:
         return
     title = f"{about.get('target', 'target')} from {about.get('table', 'a table')}, {about.get('task', '')}"
     out.print(title, highlight=False, markup=False, soft_wrap=True)
-    scores = [(name, score_text(score)) for name, score in about.get("scores", {}).items()]
+    names = {name: network_name(name, about.get("task", "")) for name in about.get("scores", {})}
+    scores = [(name, score_text(about["scores"][score])) for score, name in names.items()]
     # A model that was cut was judged by the table which the user gave, perhaps the one that it learned from.
-    judged = f"all rows of {about['scored_on']}" if "scored_on" in about else "held-out rows"
+    judged = f"all rows of {about['scored_on']}" if "scored_on" in about else "rows held out"
     print_table(judged, ["network", about.get("score_name", "score")], scores)
     out.print(str(layers), highlight=False)
     out.print(f"{estimator.n_features_in_} columns, {len(estimator.preprocessor_.feature_names)} inputs")
