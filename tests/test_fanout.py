@@ -117,9 +117,13 @@ def test_what_is_finished_with_other_settings_is_not_what_is_asked_for(run: Run)
     longer = run(*words, "--epochs", 4, "--resume")
     assert longer.code == 0
     assert len(Path("many/iris/seed-0/run/history.jsonl").read_text().splitlines()) == 4, "gone on with"
-    other = run(*words, "--hidden-layers", 3, "--resume")
-    assert other.code == 1
-    assert other.err.count("other settings (model") == 2
+    other = one_sentence(run(*words, "--hidden-layers", 3, "--resume"))
+    assert "many/iris/seed-0/run/run.safetensors belongs to a run with other settings (model" in other
+    assert "Resume with the same ones, or start afresh in another folder. Refused likewise: 1 more." in other
+    more = run(*words, "--hidden-layers", 3, "--resume", "--seeds", 3)
+    assert more.code == 1
+    assert [run["seed"] for run in json.loads(more.out)["runs"]] == [2], "the one that was not there"
+    assert "2 of 3 runs failed. With --resume alone they would again." in more.err
     assert json.loads(summary("iris", 0).read_text())["from"]["asked"]["options"] == {"epochs": 4}
     fewer = run(*words, "--epochs", 4, "--resume", "--seeds", 1)
     assert "there is no run in many to resume" in one_sentence(fewer), "one run is one run, in many itself"

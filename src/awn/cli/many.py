@@ -67,7 +67,9 @@ def fit_many(
     for run, failure in found.failed.items():
         say(f"failed: {run}: {failure.says}\n{failure.trace}".strip())
     if found.failed:
-        say(f"{len(found.failed)} of {len(runs)} runs failed. To try them again: --out {folder} --resume.")
+        again = any(not failure.refused for failure in found.failed.values())
+        advice = f"To try them again: --out {folder} --resume." if again else "With --resume alone they would again."
+        say(f"{len(found.failed)} of {len(runs)} runs failed. {advice}")
         raise typer.Exit(1)
 
 
@@ -90,7 +92,8 @@ def _make(runs: Sequence[TableRun], target: str, settings: Mapping[str, Any], fl
             tell=lambda sentence: say(sentence, quiet=quiet),
         )
     if not found.made and all(failure.refused for failure in found.failed.values()):
-        raise ArgumentError(" ".join(dict.fromkeys(failure.says for failure in found.failed.values())))
+        first, *others = dict.fromkeys(failure.says for failure in found.failed.values())
+        raise ArgumentError(f"{first} Refused likewise: {len(others)} more." if others else first)
     return found
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from awn.errors import ArgumentError, AwnError, TableError
+from awn.errors import ArgumentError, AwnError, CheckpointError, TableError
 from awn.files import json_file
 from awn.provenance import origin
 from awn.tabular.fitting import check_fit, fit_table
@@ -39,7 +39,10 @@ class TableRun:
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a run was not made; `refused` if its input or an option cannot be used; the traceback of a fault of ours."""
+    """Why a run was not made, and the traceback of a fault of ours.
+
+    `refused` if its input, an option, or what is in its folder cannot be used: it would be so again.
+    """
 
     says: str
     refused: bool = False
@@ -170,7 +173,7 @@ def _make(
     try:
         fit_table(run.table, target, run.folder, seed=run.seed, **settings, resume=resume, facts=facts)
     except (AwnError, OSError) as error:
-        return Failure(str(error), refused=isinstance(error, ArgumentError | TableError))
+        return Failure(str(error), refused=isinstance(error, ArgumentError | TableError | CheckpointError))
     except Exception as error:
         return Failure(f"{type(error).__name__}: {error}", trace=traceback.format_exc())
     return None
