@@ -34,7 +34,7 @@ def plan(experiment: Experiment, profile: Profile, store: Store) -> Plan:
 
 def _go_through(case: AnyCase, seeds: int, store: Store, folder: str) -> dict[str, bool]:
     """Every run that a case asks for, by its key, and whether it is there."""
-    there = {}
+    there: dict[str, bool] = {}
     stages = case.stages(seeds)
     jobs = next(stages)
     while True:
