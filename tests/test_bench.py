@@ -18,6 +18,7 @@ from awn.bench.record import BENCHMARKS, cells, columns, markdown, record
 from awn.bench.timing import in_turns
 from awn.cli.app import app
 from awn.errors import ArgumentError
+from cli_cases import Run, one_sentence
 
 every_case = pytest.mark.parametrize("case", [*CASES, *QUICK_CASES], ids=lambda case: case.name)
 
@@ -106,6 +107,12 @@ def test_the_benchmarks_after_training_and_to_the_answer_run(tmp_path: Path, mon
 def test_an_unknown_benchmark_is_named(tmp_path: Path) -> None:
     with pytest.raises(ArgumentError, match=r"no benchmark 'speed'\. There are: step, resize, answer, after, memory"):
         record(tmp_path, ["speed"])
+
+
+def test_there_must_be_results_to_show(run: Run, tmp_path: Path) -> None:
+    for folder in (tmp_path, tmp_path / "nowhere"):
+        assert f"no results of `awn bench` in {folder}" in one_sentence(run("bench", "--show", "--out", folder))
+    assert not list(tmp_path.iterdir())
 
 
 def test_the_document_shows_the_numbers_of_the_results() -> None:

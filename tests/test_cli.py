@@ -119,10 +119,16 @@ def test_fit_says_its_result_and_writes_a_model_and_a_report(run: Run) -> None:
     table = write("iris.csv", load_iris(as_frame=True).frame)
     said = run("fit", table, "--target", "target", "--epochs", 3)
     assert said.code == 0
-    for word in ("learned width", "the same width, fixed", "most frequent class", "hidden.0", "parameters", "report:"):
+    networks = ("learned width", "same width, fixed", "baseline (the most frequent class)")
+    for word in (*networks, "hidden.0", "parameters", "report:", "trained for all 3 epochs"):
         assert word in said.out
-    assert "'target' holds 3 whole numbers" in said.err
-    assert re.search(r"epoch 3  loss \d+\.\d+  score \d\.\d+  widths \d+ \d+", said.err), "plain lines, no terminal"
+    assert all(word in run("inspect", "runs/iris").out for word in networks), "the same names"
+    lines = said.err.splitlines()
+    assert lines[:2] == [
+        "classification of 'target' into '0', '1', '2': 'target' holds 3 whole numbers from 0 to 2",
+        "120 rows to learn from, 30 held out; 4 of 4 columns used, as 4 inputs",
+    ], "before anything is trained"
+    assert re.fullmatch(r"epoch 1  loss \d+\.\d+  validation accuracy \d\.\d+  widths \d+ \d+", lines[2]), "no terminal"
     assert "\x1b" not in said.err + said.out
     found = sorted(str(path.relative_to("runs/iris")) for path in Path("runs/iris").rglob("*") if path.is_file())
     assert found == [
@@ -141,6 +147,9 @@ def test_json_is_the_only_thing_on_the_standard_output(run: Run, made: Path) -> 
     result = json.loads(said.out)
     assert result["task"] == "regression"
     assert list(result["scores"]) == ["adaptive", "baseline"]
+    assert (result["classes"], result["rows"]) == (None, {"train": 120, "test": 30})
+    assert result["columns"] == {"table": 10, "used": 10, "inputs": 10}
+    assert (result["epochs"], result["stopped_early"]) == (3, False)
     assert list(result["widths"]) == ["hidden.0"]
     assert json.loads(Path("d/summary.json").read_text())["scores"] == result["scores"]
     for words in (
@@ -157,6 +166,42 @@ def test_json_is_the_only_thing_on_the_standard_output(run: Run, made: Path) -> 
         assert isinstance(json.loads(said.out), dict)
 
 
+def test_fit_says_how_the_training_ended(run: Run, made: Path) -> None:
+    Path("c.json").write_text('{"patience": 2}')
+    words = [
+        "fit",
+        made / "diabetes.csv",
+        "--target",
+        "target",
+        "--no-compare",
+        "--config",
+        "c.json",
+        "--max-units",
+        20,
+    ]
+    said = run(*words, "--epochs", 80, "--out", "early")
+    told = json.loads(Path("early/summary.json").read_text())
+    losses = [row["validation_loss"] for row in awn_history("early")]
+    best = losses.index(min(losses)) + 1
+    assert (told["epochs"], told["kept_epoch"], told["stopped_early"]) == (best + 2, best, True)
+    assert f"stopped early, after {best + 2} epochs: none after epoch {best} was better" in said.out
+    assert "validation R² " in said.err
+    whole = json.loads(run(*words, "--epochs", best + 1, "--out", "whole", "--json").out)
+    assert (whole["epochs"], whole["kept_epoch"], whole["stopped_early"]) == (best + 1, best, False)
+    assert "trained for all" in Path("whole/report.html").read_text()
+
+
+@pytest.mark.parametrize(("cap", "at_cap"), [(20, {"hidden.0": 20}), (400, {})])
+def test_fit_says_which_layers_ended_at_their_cap(cap: int, at_cap: dict[str, int], run: Run, made: Path) -> None:
+    words = ["fit", made / "iris.csv", "--target", "target", *QUICK, "--hidden-layers", 1, "--config", "c.json"]
+    Path("c.json").write_text('{"lr": 1e-9}')  # the width stays where it starts, at 128 units or the cap
+    said = run(*words, "--max-units", cap, "--out", "run")
+    assert json.loads(Path("run/summary.json").read_text())["at_cap"] == at_cap
+    hint = f"ended at the cap of {cap} units: hidden.0; a higher --max-units may do better"
+    for text in (said.out, Path("run/report.html").read_text()):
+        assert (hint in text) == bool(at_cap)
+
+
 def test_quiet_says_nothing_but_the_result(run: Run, made: Path) -> None:
     said = run("fit", made / "iris.csv", "--target", "target", "--out", "i", *QUICK, "--quiet")
     assert said.err == ""
@@ -170,6 +215,13 @@ def test_fit_takes_caps_and_the_task(run: Run, made: Path) -> None:
     narrow = json.loads(run(*words, "--max-units", 9, "--out", "b").out)
     assert max(narrow["widths"].values()) <= 9
     assert json.loads(run(*words, "--task", "regression", "--out", "c").out)["score_name"] == "R²"
+
+
+def test_numbers_with_decimals_may_be_classes(run: Run, made: Path) -> None:
+    table = write("t.csv", pd.read_csv(made / "iris.csv").assign(target=lambda frame: frame["target"] / 2))
+    assert run("fit", table, "--target", "target", "--task", "classification", *QUICK, "--out", "run").code == 0
+    assert set(run("predict", "run", table).out.split()[1:]) <= {"0", "0.5", "1"}
+    assert run("truncate", "run", "--keep", 0.5, "--data", table, "--json").code == 0
 
 
 @pytest.mark.parametrize("ending", ["tsv", "parquet", "csv.gz"])
@@ -311,7 +363,7 @@ def test_a_pipe_that_closes_early_is_no_fault(reader: str, made: Path) -> None:
 
 def test_inspect_shows_the_model(run: Run, made: Path) -> None:
     said = run("inspect", made / "mixed" / "model")
-    for word in ("[sales] from mixed.csv, classification", "adaptive", "hidden.1", "total", "3 columns, 5 inputs"):
+    for word in ("[sales] from mixed.csv, classification", "learned width", "hidden.1", "total", "3 columns, 5 inputs"):
         assert word in said.out
     assert json.loads(run("inspect", made / "mixed", "--json").out)["inputs"][0] == "size"
 
@@ -480,27 +532,38 @@ def test_an_all_missing_column_among_others_is_dropped_and_said(run: Run, made: 
     table = write("t.csv", pd.read_csv(made / "iris.csv").assign(nothing=np.nan))
     said = run("fit", table, "--target", "target", "--out", "run", *QUICK)
     assert said.code == 0
-    assert "'nothing'" in said.err
+    assert said.err.index("4 of 5 columns used") < said.err.index("'nothing'") < said.err.index("epoch 1")
 
 
 WRONG_CALLS: dict[str, tuple[list[Any], str]] = {
     "no such table": (["fit", "nothing.csv", "--target", "y"], "no file nothing.csv"),
     "a folder": (["fit", ".", "--target", "y"], "is a folder"),
     "unknown ending": (["fit", "t.xlsx", "--target", "y"], "t.xlsx"),
-    "task": (["fit", "t.csv", "--target", "y", "--task", "ranking"], "task must be classification or regression"),
-    "task against the target": (["fit", "t.csv", "--target", "c", "--task", "classification"], "label type"),
+    "task": (["fit", "t.csv", "--target", "y", "--task", "ranking"], " --task must be classification or regression"),
+    "task against the target": (["fit", "t.csv", "--target", "c", "--task", "classification"], "target 'c' holds 40"),
     "regression of words": (["fit", "t.csv", "--target", "w", "--task", "regression"], "'w', row 0"),
-    "test size": (["fit", "t.csv", "--target", "y", "--test-size", 1.5], "test_size"),
+    "test size": (["fit", "t.csv", "--target", "y", "--test-size", 1.5], "--test-size must be"),
     "test size that leaves nothing": (["fit", "t.csv", "--target", "y", "--test-size", 0.001], "too few"),
-    "seed": (["fit", "t.csv", "--target", "y", "--seed", -1], "seed"),
-    "epochs": (["fit", "t.csv", "--target", "y", "--epochs", 0], "epochs"),
-    "max params": (["fit", "t.csv", "--target", "y", "--max-params", 2], "max_params=2"),
+    "seed": (["fit", "t.csv", "--target", "y", "--seed", -1], " --seed must be"),
+    "epochs": (["fit", "t.csv", "--target", "y", "--epochs=0"], " --epochs must be"),
+    "max params": (["fit", "t.csv", "--target", "y", "--max-params", 2], "--max-params 2 cannot be met"),
     "no config": (["fit", "t.csv", "--target", "y", "--config", "none.json"], "none.json"),
     "no model": (["predict", "none", "t.csv"], "there is no folder none"),
     "not a model": (["inspect", "folder"], "folder is not a model"),
-    "keep": (["truncate", "iris", "--keep", 0, "--data", "iris.csv"], "keep"),
-    "nothing to cut to": (["truncate", "iris", "--data", "iris.csv"], "keep"),
-    "max drop": (["compress", "iris", "--data", "iris.csv", "--max-drop", -1], "max_drop"),
+    "keep": (["truncate", "iris", "--keep", 0, "--data", "iris.csv", "--out", "iris"], "--keep must be a fraction"),
+    "units": (["truncate", "iris", "--units", 0, "--data", "iris.csv", "--out", "iris"], "--units must be"),
+    "parameters": (
+        ["truncate", "iris", "--max-params", -3, "--data", "iris.csv", "--out", "iris"],
+        "--max-params must",
+    ),
+    "too few parameters": (
+        ["truncate", "iris", "--max-params", 3, "--data", "iris.csv"],
+        "--max-params 3 cannot be met",
+    ),
+    "nothing to cut to": (["truncate", "iris", "--data", "iris.csv", "--out", "iris"], "one way: --keep, --units or"),
+    "two ways to cut": (["truncate", "iris", "--keep", 0.5, "--units", 3, "--data", "iris.csv"], "one way: --keep,"),
+    "max drop": (["compress", "iris", "--data", "iris.csv", "--max-drop", -1, "--out", "iris"], "--max-drop must be"),
+    "format": (["export", "iris", "--format", "pickle", "--out", "iris"], "--format must be one of onnx"),
     "no run": (["report", "none"], "none is not a finished run"),
 }
 

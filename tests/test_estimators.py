@@ -14,6 +14,7 @@ import pytest
 import torch
 from sklearn.base import clone
 from sklearn.datasets import load_diabetes, load_iris
+from sklearn.metrics import r2_score
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -22,8 +23,9 @@ from torch import nn
 
 import awn
 from awn.errors import ArgumentError, TableError
+from awn.tabular import estimators
 from awn.tabular.estimators import AdaptiveClassifier, AdaptiveRegressor
-from awn.training import Callback, Progress
+from awn.training import Callback, Data, Progress
 
 # Enough to learn what the checks and the tests ask for, at small cost.
 OPTIONS: dict[str, Any] = {
@@ -262,6 +264,17 @@ def test_one_class_and_numbers_with_decimals_are_refused() -> None:
 
 
 # Regression
+
+
+@pytest.mark.parametrize("targets", [1, 3])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_score_of_an_epoch_is_r2(targets: int, weighted: bool) -> None:
+    x, y = torch.randn(20, 2), torch.randn(20, targets)
+    weight = torch.rand(20) + 0.1 if weighted else None
+    linear = nn.Linear(2, targets)
+    expected = r2_score(y, linear(x).detach(), sample_weight=weight)
+    assert estimators._r2(linear, Data(x, y, weight)) == pytest.approx(expected, rel=1e-5)
+    assert estimators._r2(linear, Data(x, torch.ones(20, targets), weight)) == 0.0, "nothing to explain"
 
 
 def test_several_targets_at_once() -> None:

@@ -168,8 +168,59 @@ class Branching(nn.Module):
 
 @pytest.mark.parametrize("make", [onnx_bytes, program_bytes])
 def test_a_module_that_cannot_be_exported_is_refused(make: Any) -> None:
-    with pytest.raises(ExportError, match="cannot export"):
+    with pytest.raises(ExportError, match="cannot export") as caught:
         make(Branching(), torch.randn(4, 2))
+    said = str(caught.value)
+    assert "data-dependent" in said, "why, in torch's words"
+    assert "\n" not in said, "and no more of them"
+    assert "\x1b" not in said
+
+
+class FourRows(nn.Module):
+    """Takes four rows, and no other number."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.view(4, 2) + 1
+
+
+@pytest.mark.parametrize("make", [onnx_bytes, program_bytes])
+def test_a_module_for_one_number_of_rows_is_refused_with_the_way_out(make: Any) -> None:
+    with pytest.raises(ExportError, match=r"for any number of rows \(any_rows=False") as caught:
+        make(FourRows(), torch.randn(4, 2))
+    assert "\n" not in str(caught.value)
+    assert make(FourRows(), torch.randn(4, 2), any_rows=False)
+
+
+WRONG_EXAMPLES: dict[str, tuple[nn.Module, Any, str]] = {
+    "columns": (
+        awn.AdaptiveMLP(2, 3),
+        torch.randn(4, 5),
+        r"\(4, 5\) of float32: .*Linear\(in_features=2, out_features=",
+    ),
+    "channels": (
+        nn.Conv2d(3, 4, 3),
+        torch.randn(2, 1, 8, 8),
+        r"\(2, 1, 8, 8\) of float32: .*3 channels.*Conv2d\(3, 4,",
+    ),
+    "type": (nn.Sequential(nn.ReLU(), nn.Linear(2, 3)), torch.ones(4, 2).long(), r"\(4, 2\) of int64: .*Linear\("),
+    "arguments": (
+        nn.Linear(2, 3),
+        (torch.randn(4, 2), torch.randn(4, 2)),
+        r"\(4, 2\) of float32, \(4, 2\) of float32: .*arguments",
+    ),
+    "no tensor": (nn.Linear(2, 3), {"words": "x"}, r"which has no tensors: .*words"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_EXAMPLES)
+@pytest.mark.parametrize("export", [awn.export.onnx, awn.export.program])
+def test_an_example_that_the_model_does_not_take_is_named_with_what_it_expects(
+    name: str, export: Any, tmp_path: Path
+) -> None:
+    model, example, said = WRONG_EXAMPLES[name]
+    with pytest.raises(ExportError, match=f"the model cannot be run on the example, {said}"):
+        export(model, tmp_path / "model", example)
+    assert not list(tmp_path.iterdir())
 
 
 def test_the_check_sees_shapes_and_numbers_that_are_none() -> None:

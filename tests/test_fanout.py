@@ -76,6 +76,8 @@ def test_tables_and_seeds_on_processes(run: Run) -> None:
     mean = told["tables"]["iris.csv"]["scores"]["adaptive"]["mean"]
     deviation = told["tables"]["iris.csv"]["scores"]["adaptive"]["deviation"]
     assert f"{mean:.4f} ± {deviation:.4f}" in said.out
+    assert all(name in said.out for name in ("learned width", "same width, fixed", "baseline"))
+    assert said.err.startswith("iris.csv: classification of 'target' into '0', '1', '2': ")
     assert "many/<table>/seed-<n>" in said.out
     assert "many/comparison.html" in said.out
 
@@ -115,9 +117,13 @@ def test_what_is_finished_with_other_settings_is_not_what_is_asked_for(run: Run)
     longer = run(*words, "--epochs", 4, "--resume")
     assert longer.code == 0
     assert len(Path("many/iris/seed-0/run/history.jsonl").read_text().splitlines()) == 4, "gone on with"
-    other = run(*words, "--hidden-layers", 3, "--resume")
-    assert other.code == 1
-    assert other.err.count("other settings (model") == 2
+    other = one_sentence(run(*words, "--hidden-layers", 3, "--resume"))
+    assert "many/iris/seed-0/run/run.safetensors belongs to a run with other settings (model" in other
+    assert "Resume with the same ones, or start afresh in another folder. Refused likewise: 1 more." in other
+    more = run(*words, "--hidden-layers", 3, "--resume", "--seeds", 3)
+    assert more.code == 1
+    assert [run["seed"] for run in json.loads(more.out)["runs"]] == [2], "the one that was not there"
+    assert "2 of 3 runs failed. With --resume alone they would again." in more.err
     assert json.loads(summary("iris", 0).read_text())["from"]["asked"]["options"] == {"epochs": 4}
     fewer = run(*words, "--epochs", 4, "--resume", "--seeds", 1)
     assert "there is no run in many to resume" in one_sentence(fewer), "one run is one run, in many itself"
@@ -138,7 +144,8 @@ def test_an_interrupt_says_how_to_go_on(run: Run, monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr("awn.tabular.fanout.fit_table", interrupted)
     said = run("fit", "iris.csv", *QUICK, "--seeds", 2)
-    assert said == (1, "", "Interrupted. To go on: the same command with --out many --resume.\n")
+    assert (said.code, said.out) == (1, "")
+    assert said.err.splitlines()[1:] == ["Interrupted. To go on: the same command with --out many --resume."]
 
 
 def test_a_process_that_is_killed_costs_only_its_own_task() -> None:
@@ -175,7 +182,7 @@ WRONG: dict[str, tuple[list[Any], list[str]]] = {
     "no such table": (["iris.csv", "none.csv", "--target", "target"], ["no file none.csv"]),
     "twice": (["iris.csv", "./iris.csv", "--target", "target"], ["iris.csv is given twice"]),
     "option": (["iris.csv", "wine.csv", "--target", "target", "--epochs", 0], ["epochs must be"]),
-    "test size": (["iris.csv", "wine.csv", "--target", "target", "--test-size", 2], ["test_size"]),
+    "test size": (["iris.csv", "wine.csv", "--target", "target", "--test-size", 2], ["--test-size must be"]),
     "seed": (["iris.csv", "--target", "target", "--seed", 2**32 - 1, "--seeds", 2], ["seed must be"]),
     "nothing to resume": (["iris.csv", "wine.csv", "--target", "target", "--resume"], ["no runs of these tables"]),
     "Ray": (["iris.csv", "--target", "target", "--ray", "local"], ['pip install "awn[ray]"']),

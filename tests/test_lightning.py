@@ -318,7 +318,24 @@ def test_the_run_of_units_drawn_follows_the_seed() -> None:
     assert any(not torch.equal(tensor, results[2][name]) for name, tensor in results[0].items())
 
 
-# What is refused
+# What is refused, or warned of
+
+
+class Twice(Classifier):
+    """Adds the prior, as one does without the callback."""
+
+    def training_step(self, batch: list[Tensor]) -> Tensor:
+        return awn.objective(super().training_step(batch), self, 300).total
+
+
+def test_a_prior_that_would_count_twice_is_warned_of_once() -> None:
+    data = loader(digits()[0])
+    run = trainer(max_steps=3)
+    with pytest.warns(UserWarning, match=r"so it counts twice\. Return the data's loss alone") as caught:
+        run.fit(Twice(), data)
+    assert len([one for one in caught if "counts twice" in str(one.message)]) == 1
+    no_prior = AdaptiveWidth(awn.Prior(weight_scale=None))
+    trainer(no_prior, max_steps=1).fit(Twice(), data)  # an error, were it warned of
 
 
 def test_a_module_without_learned_widths_is_refused() -> None:

@@ -38,6 +38,28 @@ def test_terms_by_name():
     assert result.total.item() == result.terms()["total"]
 
 
+def test_it_shows_its_terms():
+    prior = Prior(weight_scale=None, width_mean=0.3, width_scale=0.5)
+    result = awn.objective(torch.tensor(1.5), network(), 10, prior=prior)
+    assert repr(result) == "Objective(total=1.516, data=1.5, weights=0, width=0.016, budget=0)"
+
+
+@pytest.mark.parametrize("backward", [lambda loss: loss.backward(), lambda loss: loss.total.backward()])
+def test_showing_it_changes_no_gradient(backward):
+    def gradients(show: bool) -> list[torch.Tensor | None]:
+        model = network()
+        nll = awn.likelihood.categorical(model(torch.ones(4, 3)), torch.tensor([0, 1] * 2))
+        loss = awn.objective(nll, model, 8, prior=Prior(weight_scale=0.5, width_mean=0.3, width_scale=0.5))
+        if show:
+            with torch.no_grad():  # as a debugger might
+                assert "weights=" in repr(loss)
+        backward(loss)
+        return [p.grad for p in model.parameters()]
+
+    for shown, unseen in zip(gradients(True), gradients(False), strict=True):
+        assert torch.equal(shown, unseen)
+
+
 def test_without_priors_the_loss_is_the_data_term():
     nll = torch.tensor(1.5, requires_grad=True)
     result = awn.objective(nll, network(), 40, prior=Prior(weight_scale=None))

@@ -46,6 +46,29 @@ def test_list_names_every_experiment(run):
     assert all(name in run("list")[1] for name in EXPERIMENTS)
 
 
+@pytest.mark.parametrize("name", ["truncate", "search", "retrain"])
+def test_list_counts_the_runs_that_are_needed_and_there(run, name):
+    """A row of one kind of case each: one after the other, a search, and a width that others learned."""
+    before = json.loads(run("list", "--json", "--root", "found")[1])[name]
+    assert before["there"] == 0 < before["runs"]
+    made = json.loads(run("run", name, "--root", "found", "--json", "--quiet")[1])["runs"]
+    after = json.loads(run("list", "--json", "--root", "found")[1])[name]
+    assert (after["runs"], after["there"]) == (made, made)
+    assert before["runs"] == pytest.approx(made, abs=2), "which widths a search tries depends on what it finds"
+    assert f"{made} │" in run("list", "--root", "found")[1]
+    next(Path("found").rglob("runs/**/*.json")).unlink()
+    assert json.loads(run("list", "--json", "--root", "found")[1])[name]["there"] < made
+
+
+def test_list_does_without_the_extra_of_a_search(run, monkeypatch):
+    monkeypatch.setitem(sys.modules, "optuna", None)  # not installed
+    code, out, _ = run("list", "--json")
+    assert code == 0
+    runs = {name: facts["runs"] for name, facts in json.loads(out).items()}
+    assert [name for name, number in runs.items() if number is None] == ["search"]
+    assert "None" not in run("list")[1]
+
+
 def test_run_and_report(run, tmp_path):
     code, out, err = run("run", "table1", "--only", "doublemoon", "--seeds", 2, "--json")
     assert code == 0, err

@@ -109,6 +109,24 @@ def test_stated_task_wins_where_it_can() -> None:
         guess_task(whole, "ranking")  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    ("values", "says"),
+    [
+        (np.linspace(0, 1, 21), "'y' holds 21 different numbers in 21 rows, too many for classes: .*--task regression"),
+        (np.linspace(0, 1, 21).repeat(9), "'y' holds 21 different numbers in 189 rows"),
+        (np.arange(30).repeat([2, *[1] * 29]), "'y' holds 30 different numbers in 31 rows"),
+    ],
+)
+def test_a_quantity_is_no_class_whatever_is_stated(values: object, says: str) -> None:
+    with pytest.raises(TableError, match=says):
+        guess_task(pd.Series(values, name="y"), "classification")
+
+
+@pytest.mark.parametrize("values", [np.linspace(0, 1, 20), np.arange(30).repeat(2), np.arange(20)])
+def test_few_numbers_are_classes_where_stated(values: object) -> None:
+    assert guess_task(pd.Series(values, name="y"), "classification").task == "classification"
+
+
 def test_text_and_dates_make_no_task() -> None:
     names = pd.Series([f"person {i}" for i in range(100)], name="who")
     with pytest.raises(TableError, match=r"The target 'who' holds text, .* \(100 values in 100 rows\)"):

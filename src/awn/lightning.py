@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import torch
@@ -12,7 +13,7 @@ from awn.budget import Budget
 from awn.errors import ArgumentError, MissingExtraError
 from awn.groups import require_groups
 from awn.objective import Objective
-from awn.prior import Prior
+from awn.prior import Prior, holds_weight_prior
 from awn.summary import widths
 from awn.surgery import resize_
 from awn.training.prior_gradient import Clock, Scaler, add_prior_gradient_, check_clock, count_samples
@@ -46,10 +47,11 @@ class AdaptiveWidth(Callback):
     ...         return torch.optim.Adam(awn.param_groups(self, lr=0.01))
     >>> callback = AdaptiveWidth(prior=awn.Prior(weight_scale=1.0))   # then: pl.Trainer(callbacks=[callback])
 
-    The loss that Lightning shows is the one that `training_step` returns, a mean over the batch. The gradient of the
-    prior and the budget is added right before the optimizer's step, so gradients may be accumulated, scaled and clipped
-    as usual. `n_samples` is the size of the training set, which is asked of the data loader unless given. `clock` says
-    what an annealed prior counts. New units are drawn from `seed`; where the drawing stands goes into checkpoints.
+    The loss that Lightning shows is the one that `training_step` returns: a mean over the batch, and without
+    `awn.objective`, or the prior would count twice. The gradient of the prior and the budget is added right before the
+    optimizer's step, so gradients may be accumulated, scaled and clipped as usual. `n_samples` is the size of the
+    training set, which is asked of the data loader unless given. `clock` says what an annealed prior counts. New units
+    are drawn from `seed`; where the drawing stands goes into checkpoints.
 
     With `Trainer(strategy="ddp")` all ranks have the same widths and units. The prior's gradient is added to the mean
     of the ranks' gradients, so that it counts once; `n_samples` is the size of the whole set.
@@ -73,6 +75,7 @@ class AdaptiveWidth(Callback):
         self.seed = seed
         self._samples = 0
         self._steps = 0
+        self._looked = False
         self._terms: Objective | None = None
         self._generator: torch.Generator | None = None
         self._resumed_from: torch.Tensor | None = None
@@ -115,6 +118,17 @@ class AdaptiveWidth(Callback):
         """Count the samples, and the steps that a resumed run has made."""
         self._samples = self.n_samples or count_samples(trainer.train_dataloader)
         self._steps = trainer.global_step
+        self._looked = False
+
+    def on_before_backward(self, trainer: Trainer, pl_module: LightningModule, loss: torch.Tensor) -> None:
+        """Look, at the first loss, whether it has the prior already."""
+        if not self._looked and self.prior.weight_scale is not None and holds_weight_prior(loss):
+            warnings.warn(
+                "the loss of training_step has the prior of awn.objective, and AdaptiveWidth adds its own, so it "
+                "counts twice. Return the data's loss alone, such as F.cross_entropy(…).",
+                stacklevel=2,
+            )
+        self._looked = True
 
     def on_before_optimizer_step(self, trainer: Trainer, pl_module: LightningModule, optimizer: Optimizer) -> None:
         """Add the gradient of the prior and the budget; Lightning clips afterwards."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from functools import cached_property
 
+import torch
 from torch import Tensor, nn
 
 from awn.budget import Budget
@@ -75,6 +77,13 @@ class Objective:
         """What the network costs above its budget; zero without one."""
         return self._or_zero(self._budget)
 
+    @torch.no_grad()
+    def __repr__(self) -> str:
+        """The terms as numbers, which on an accelerator waits for them."""
+        # Of a copy: what is made here without gradients must not be kept as the total to go backward from.
+        terms = copy.copy(self).terms()
+        return f"Objective({', '.join(f'{name}={value:.4g}' for name, value in terms.items())})"
+
     def _or_zero(self, term: Tensor | None) -> Tensor:
         return self.data.new_zeros(()) if term is None else term
 
@@ -97,8 +106,8 @@ def objective(
     >>> import awn, torch
     >>> model = awn.AdaptiveMLP(2, 2)
     >>> nll = awn.likelihood.categorical(model(torch.zeros(4, 2)), torch.tensor([0, 1, 0, 1]))
-    >>> sorted(awn.objective(nll, model, n_samples=1000).terms())
-    ['budget', 'data', 'total', 'weights', 'width']
+    >>> awn.objective(nll, model, n_samples=1000)
+    Objective(total=..., data=..., weights=..., width=0, budget=0)
     """
     if not isinstance(nll, Tensor) or nll.dim() != 0:
         found = f"shape {tuple(nll.shape)}" if isinstance(nll, Tensor) else repr(nll)

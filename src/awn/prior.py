@@ -177,6 +177,26 @@ class _ScaledSquares(torch.autograd.Function):
         return (None, *torch._foreach_mul(ctx.saved_tensors, grad[0] * ctx.factor))
 
 
+def holds_weight_prior(loss: Tensor) -> bool:
+    """Whether a loss has a weights' prior among its terms, found in its autograd graph.
+
+    >>> weight = nn.Parameter(torch.ones(2))
+    >>> term = WeightTerm({0.1: [weight]}).tensor()
+    >>> holds_weight_prior(3 * (weight.sum() + term)), holds_weight_prior(weight.sum())
+    (True, False)
+    """
+    nodes, seen = [loss.grad_fn], set()
+    while nodes:
+        node = nodes.pop()
+        if node is None or node in seen:
+            continue
+        if node.name() == f"{_ScaledSquares.__name__}Backward":
+            return True
+        seen.add(node)
+        nodes += [following for following, _ in node.next_functions]
+    return False
+
+
 def _scales(
     model: nn.Module, weights: Sequence[nn.Parameter], patterns: Mapping[str, float | None]
 ) -> dict[nn.Parameter, float]:

@@ -56,6 +56,8 @@ def markdown(folder: Path) -> str:
             made = content["from"]
             facts = f"`{path.as_posix()}`, commit {made['commit']}, {made['date']}, {made['cores']} cores"
             parts.append(f"## {benchmark.TITLE}\n\n{facts}\n\n{_table(content['rows'])}\n")
+    if not parts:
+        raise ArgumentError(f"there are no results of `awn bench` in {folder}: measure first, without --show.")
     return "\n".join(parts)
 
 

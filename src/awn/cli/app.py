@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import sys
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -43,6 +45,21 @@ def options(
     """Neural networks that learn the width of their layers while they train."""
 
 
+def as_typed(sentence: str, words: Sequence[str]) -> str:
+    """The sentence of an error with the arguments that it speaks of as they were typed.
+
+    >>> as_typed("max_params=3 cannot be met.", ["awn", "truncate", "--max-params", "3"])
+    '--max-params 3 cannot be met.'
+    """
+    for word in words:
+        option = word.partition("=")[0]
+        if option.startswith("--") and option != "--":
+            name = re.escape(option[2:].replace("-", "_"))
+            sentence = re.sub(rf"\b(?<!-){name}(?= must be)", option, sentence)
+            sentence = re.sub(rf"\b{name}=", f"{option} ", sentence)
+    return sentence
+
+
 def main() -> None:
     """Run the command line, and turn an error of ours, or of the disk, into one sentence and exit code 2."""
     try:
@@ -51,5 +68,5 @@ def main() -> None:
         sentence = str(error)
         if isinstance(error, OSError) and error.strerror:
             sentence = f"{error.filename or 'a file'} cannot be read or written: {error.strerror}."
-        err.print(f"[red]error:[/red] {escape(sentence)}", highlight=False, soft_wrap=True)
+        err.print(f"[red]error:[/red] {escape(as_typed(sentence, sys.argv))}", highlight=False, soft_wrap=True)
         sys.exit(2)

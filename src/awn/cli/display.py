@@ -21,6 +21,9 @@ _SECONDS_BETWEEN_LINES = 2.0
 class LiveDisplay(Callback):
     """A bar, the loss, the score, and every layer's width as it moves."""
 
+    #: What the score on the validation rows is.
+    score_name = "score"
+
     def __init__(self, console: Console) -> None:
         columns = (TextColumn("epoch"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
         self._bar = Bar(*columns, console=console)
@@ -35,7 +38,9 @@ class LiveDisplay(Callback):
         """Show the epoch."""
         row = progress.history[-1]
         layers = list(row["widths"].items())
-        table = Table("loss", "score", *(name for name, _ in layers[:_LAYERS_SHOWN]), "all units")
+        table = Table(
+            "loss", f"validation {self.score_name}", *(name for name, _ in layers[:_LAYERS_SHOWN]), "all units"
+        )
         widths = [str(units) for _, units in layers[:_LAYERS_SHOWN]]
         table.add_row(f"{row['data']:.4f}", score_text(row["score"]), *widths, str(sum(row["widths"].values())))
         self._bar.update(self._task, completed=progress.epoch)
@@ -51,6 +56,9 @@ class LiveDisplay(Callback):
 class PlainDisplay(Callback):
     """A line every few seconds, for logs and pipes."""
 
+    #: What the score on the validation rows is.
+    score_name = "score"
+
     def __init__(self, console: Console) -> None:
         self._console = console
         self._last = -math.inf
@@ -64,7 +72,8 @@ class PlainDisplay(Callback):
         row = progress.history[-1]
         widths = " ".join(str(units) for units in row["widths"].values())
         self._console.print(
-            f"epoch {row['epoch']}  loss {row['data']:.4f}  score {score_text(row['score'])}  widths {widths}",
+            f"epoch {row['epoch']}  loss {row['data']:.4f}  validation {self.score_name} {score_text(row['score'])}  "
+            f"widths {widths}",
             highlight=False,
             soft_wrap=True,
         )

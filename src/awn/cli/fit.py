@@ -17,7 +17,7 @@ from awn.cli.output import err, out, print_json, print_table, say
 from awn.distributed import several_ranks, torchrun_group, wait_for_all
 
 if TYPE_CHECKING:
-    from awn.tabular.fitting import TableFit
+    from awn.tabular.outcome import Start, TableFit
 
 Quiet = Annotated[bool, typer.Option("--quiet", help="Say nothing but errors and results.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")]
@@ -71,8 +71,6 @@ def fit(
     if as_json:
         print_json(asdict(result))
         return
-    for note in result.notes:
-        say(note, quiet=quiet)
     print_result(result)
 
 
@@ -80,11 +78,16 @@ def _fit(table: Path, target: str, folder: Path, settings: dict[str, Any], *, re
     from awn.tabular.fitting import fit_table
 
     display = None if quiet else LiveDisplay(err) if err.is_terminal else PlainDisplay(err)
-    callbacks = [] if display is None else [display]
+
+    def begin(start: Start) -> None:
+        for note in start.notes:
+            say(note, quiet=quiet)
+        if display is not None:
+            display.score_name = start.score_name
+
+    settings = {**settings, "callbacks": [] if display is None else [display]}
     try:
-        return fit_table(
-            table, target, folder, **settings, callbacks=callbacks, resume=resume, data_parallel=several_ranks()
-        )
+        return fit_table(table, target, folder, **settings, resume=resume, data_parallel=several_ranks(), begin=begin)
     except KeyboardInterrupt:
         begun = (folder / "run").is_dir()
         say(f"Interrupted. {f'To go on: the same command with --out {folder} --resume.' if begun else ''}")
@@ -96,10 +99,13 @@ def _fit(table: Path, target: str, folder: Path, settings: dict[str, Any], *, re
 
 def print_result(result: TableFit) -> None:
     """The scores, the widths, and where everything is."""
-    names = {"adaptive": "learned width", "fixed": "the same width, fixed", "baseline": "most frequent class or mean"}
-    rows = [(names[name], f"{score:.4f}") for name, score in result.scores.items()]
+    from awn.tabular.outcome import network_name
+
+    rows = [(network_name(name, result.task), f"{score:.4f}") for name, score in result.scores.items()]
     print_table(f"{result.score_name} on {result.rows['test']:,} rows held out", ["network", result.score_name], rows)
     layers = [(layer, units) for layer, units in result.widths.items()]
     print_table("learned widths", ["layer", "units"], [*layers, ("all", sum(result.widths.values()))])
     out.print(f"{result.parameters:,} parameters, trained in {result.seconds:.1f} s", highlight=False)
+    for note in result.ending():
+        out.print(note, highlight=False, markup=False, soft_wrap=True)
     out.print(f"model:  {result.model}\nreport: {result.report}", highlight=False, soft_wrap=True)

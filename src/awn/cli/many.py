@@ -67,7 +67,9 @@ def fit_many(
     for run, failure in found.failed.items():
         say(f"failed: {run}: {failure.says}\n{failure.trace}".strip())
     if found.failed:
-        say(f"{len(found.failed)} of {len(runs)} runs failed. To try them again: --out {folder} --resume.")
+        again = any(not failure.refused for failure in found.failed.values())
+        advice = f"To try them again: --out {folder} --resume." if again else "With --resume alone they would again."
+        say(f"{len(found.failed)} of {len(runs)} runs failed. {advice}")
         raise typer.Exit(1)
 
 
@@ -75,9 +77,11 @@ def _make(runs: Sequence[TableRun], target: str, settings: Mapping[str, Any], fl
     from awn.tabular.fanout import check_runs, fit_tables
     from awn.workers import local_workers, ray_workers
 
-    check_runs(runs, target, settings)
+    taken = check_runs(runs, target, settings)
     crew = ray_workers(fleet.ray, fleet.threads) if fleet.ray else local_workers(min(fleet.workers, len(runs)))
     with crew as workers:
+        for table, says in taken.items():
+            say(f"{table}: {says}", quiet=quiet)
         found = fit_tables(
             runs,
             target,
@@ -88,7 +92,8 @@ def _make(runs: Sequence[TableRun], target: str, settings: Mapping[str, Any], fl
             tell=lambda sentence: say(sentence, quiet=quiet),
         )
     if not found.made and all(failure.refused for failure in found.failed.values()):
-        raise ArgumentError(" ".join(dict.fromkeys(failure.says for failure in found.failed.values())))
+        first, *others = dict.fromkeys(failure.says for failure in found.failed.values())
+        raise ArgumentError(f"{first} Refused likewise: {len(others)} more." if others else first)
     return found
 
 
@@ -120,15 +125,16 @@ def _content(found: Fanout, folder: Path, page: Path | None) -> dict[str, Any]:
 
 def _print(found: Fanout, folder: Path, page: Path | None) -> None:
     from awn.tabular.fanout import summarise
+    from awn.tabular.outcome import SCORES
 
     rows = []
     for table, fits in found.by_table().items():
         told = summarise(fits)
-        scores = [_cell(told["scores"].get(name), ".4f") for name in ("adaptive", "fixed", "baseline")]
+        scores = [_cell(told["scores"].get(name), ".4f") for name in SCORES]
         widths = ", ".join(_cell(width, ".0f") for width in told["widths"].values())
         rows.append((table, told["runs"], told["score_name"], *scores, widths))
     if rows:
-        head = ["table", "runs", "score", "learned width", "the same, fixed", "baseline", "units of each layer"]
+        head = ["table", "runs", "score", *SCORES.values(), "units of each layer"]
         print_table("mean ± deviation over the seeds, on rows held out", head, rows)
     out.print(f"runs:       {folder}/<table>/seed-<n>", highlight=False, markup=False, soft_wrap=True)
     if page is not None:

@@ -13,6 +13,7 @@ from awn.cli.fit import AsJson, Quiet
 from awn.cli.folders import check_free, find_model
 from awn.cli.output import out, print_json, print_table, say
 from awn.errors import ArgumentError
+from awn.importance import check_number, check_units
 
 Model = Annotated[Path, typer.Argument(help="A model folder, as `awn fit` wrote it.")]
 Rows = Annotated[Path, typer.Option("--data", help="A table with the target column, to score with.")]
@@ -58,6 +59,7 @@ def inspect(model: Model, as_json: AsJson = False) -> None:
     """
     from awn.summary import summary
     from awn.tabular.folder import load_estimator, read_about
+    from awn.tabular.outcome import network_name
 
     estimator, about = load_estimator(find_model(model)), read_about(find_model(model))
     layers = summary(estimator.model_)
@@ -68,9 +70,10 @@ def inspect(model: Model, as_json: AsJson = False) -> None:
         return
     title = f"{about.get('target', 'target')} from {about.get('table', 'a table')}, {about.get('task', '')}"
     out.print(title, highlight=False, markup=False, soft_wrap=True)
-    scores = [(name, score_text(score)) for name, score in about.get("scores", {}).items()]
+    names = {name: network_name(name, about.get("task", "")) for name in about.get("scores", {})}
+    scores = [(name, score_text(about["scores"][score])) for score, name in names.items()]
     # A model that was cut was judged by the table which the user gave, perhaps the one that it learned from.
-    judged = f"all rows of {about['scored_on']}" if "scored_on" in about else "held-out rows"
+    judged = f"all rows of {about['scored_on']}" if "scored_on" in about else "rows held out"
     print_table(judged, ["network", about.get("score_name", "score")], scores)
     out.print(str(layers), highlight=False)
     out.print(f"{estimator.n_features_in_} columns, {len(estimator.preprocessor_.feature_names)} inputs")
@@ -92,6 +95,7 @@ def truncate(
     """
     from awn.tabular.predicting import truncate_model
 
+    check_cut(keep, units, max_params)
     found = find_model(model)
     out_folder = free_folder(out_folder, found, "truncated", overwrite)
     show_smaller(truncate_model(found, data, out_folder, keep=keep, units=units, max_params=max_params), as_json)
@@ -111,6 +115,7 @@ def compress(
     """
     from awn.tabular.predicting import compress_model
 
+    check_number("--max-drop", max_drop, or_equal=True)
     found = find_model(model)
     out_folder = free_folder(out_folder, found, "compressed", overwrite)
     show_smaller(compress_model(found, data, out_folder, max_drop=max_drop), as_json)
@@ -135,6 +140,17 @@ def export(
     say(written, quiet=quiet)
     if as_json:
         print_json({"file": str(path), "format": form, "what": written})
+
+
+def check_cut(keep: float | None, units: int | None, max_params: int | None) -> None:
+    """Refuse a cut that `awn.truncate` would, by the names of the options, before anything is read or written."""
+    if sum(choice is not None for choice in (keep, units, max_params)) != 1:
+        raise ArgumentError("say how far to truncate in exactly one way: --keep, --units or --max-params.")
+    if keep is not None and not 0 < keep <= 1:
+        raise ArgumentError(f"--keep must be a fraction above 0 and at most 1, got {keep}.")
+    for name, number in (("--units", units), ("--max-params", max_params)):
+        if number is not None:
+            check_units(name, number)
 
 
 def free_folder(given: Path | None, model: Path, kind: str, overwrite: bool) -> Path:

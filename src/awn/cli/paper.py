@@ -17,18 +17,29 @@ _ROOT = Path("results/paper")
 
 
 @paper.command("list")
-def list_experiments(as_json: AsJson = False) -> None:
-    """List the experiments, with the runs that each profile needs at most."""
-    from awn.paper.experiments import EXPERIMENTS
+def list_experiments(root: Root = _ROOT, as_json: AsJson = False) -> None:
+    """List the experiments, with the runs that the small profile needs in all and those that are there already.
 
-    experiments = [experiment for experiment, _ in EXPERIMENTS.values()]
+    Experiments that look at the same runs, such as table1 and time, share them.
+    """
+    from awn.paper.experiments import EXPERIMENTS
+    from awn.paper.plan import plan
+    from awn.paper.store import Store
+
+    experiments = {experiment: plan(experiment, "small", Store(root)) for experiment, _ in EXPERIMENTS.values()}
     if as_json:
         print_json(
-            {e.name: {"title": e.title, "says": e.says, "datasets": list(e.small.datasets)} for e in experiments}
+            {
+                e.name: {"title": e.title, "says": e.says, "datasets": list(e.small.datasets), **needed._asdict()}
+                for e, needed in experiments.items()
+            }
         )
         return
-    rows = [(e.name, e.title, ", ".join(e.small.datasets) or "–") for e in experiments]
-    print_table("experiments", ["name", "what", "data sets (small)"], rows)
+    rows = [
+        (e.name, e.title, ", ".join(e.small.datasets) or "–", *("–" if number is None else number for number in needed))
+        for e, needed in experiments.items()
+    ]
+    print_table("experiments, small profile", ["name", "what", "data sets", "runs", "there"], rows)
 
 
 @paper.command("run")

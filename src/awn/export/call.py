@@ -11,6 +11,7 @@ from torch.utils import _pytree as tree
 
 from awn.distributed import uncompiled
 from awn.example import as_call
+from awn.export.check import ExportError, reason
 from awn.finalize import finalize
 from awn.groups import find_groups
 
@@ -55,6 +56,19 @@ class Call:
         """Every tensor that a module returns, in order."""
         with torch.no_grad():
             return [leaf for leaf in tree.tree_leaves(module(*self.args, **self.kwargs)) if isinstance(leaf, Tensor)]
+
+    def check(self, module: nn.Module) -> list[Tensor]:
+        """What a module returns; one that cannot be called so is refused, before an exporter has much to say of it."""
+        try:
+            return self.outputs(module)
+        except Exception as error:
+            given = [f"{tuple(one.shape)} of {str(one.dtype).removeprefix('torch.')}" for one in self.tensors()]
+            layers = (layer for layer in module.modules() if next(layer.parameters(recurse=False), None) is not None)
+            first = next(layers, module)
+            raise ExportError(
+                f"the model cannot be run on the example, {', '.join(given) or 'which has no tensors'}: "
+                f"{reason(error)}. Its first layer is {type(first).__name__}({first.extra_repr()})."
+            ) from error
 
 
 def plain_copy(model: nn.Module, round_to: int) -> nn.Module:

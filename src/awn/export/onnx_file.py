@@ -12,7 +12,7 @@ from torch import nn
 
 from awn.errors import MissingExtraError
 from awn.export.call import Call, plain_copy
-from awn.export.check import ExportError, check_same
+from awn.export.check import ExportError, check_same, for_rows, reason
 from awn.files import write_files
 
 
@@ -63,7 +63,9 @@ def onnx_bytes(module: nn.Module, example_input: Any, *, any_rows: bool = True, 
             rows = {name: tensor.numpy() for name, tensor in zip(one.names(), one.tensors(), strict=True)}
             results = session.run(None, {name: rows[name] for name in inputs})
         except Exception as error:
-            raise ExportError(f"onnxruntime cannot run the ONNX file: {error} Nothing was written.") from error
+            raise ExportError(
+                f"onnxruntime cannot run the ONNX file{for_rows(any_rows)}: {reason(error)}. Nothing was written."
+            ) from error
         for got, expected in zip(results, one.outputs(module), strict=True):
             check_same(torch.from_numpy(got), expected, "ONNX file", tolerance)
     return content
@@ -72,7 +74,7 @@ def onnx_bytes(module: nn.Module, example_input: Any, *, any_rows: bool = True, 
 def _export(module: nn.Module, call: Call, any_rows: bool) -> bytes:
     log = logging.getLogger("torch.onnx")
     level = log.level
-    outputs = len(call.outputs(module.eval()))
+    outputs = len(call.check(module.eval()))
     with warnings.catch_warnings():
         # What torch's exporter has to say about itself.
         warnings.simplefilter("ignore")
@@ -89,7 +91,9 @@ def _export(module: nn.Module, call: Call, any_rows: bool) -> bytes:
                 verbose=False,
             )
         except Exception as error:
-            raise ExportError(f"torch cannot export this model to ONNX: {error}") from error
+            raise ExportError(
+                f"torch cannot export this model to ONNX{for_rows(any_rows)}: {reason(error)}."
+            ) from error
         finally:
             log.setLevel(level)
     assert program is not None

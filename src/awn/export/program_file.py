@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from awn.export.call import Call, plain_copy
-from awn.export.check import ExportError, check_same
+from awn.export.check import ExportError, check_same, for_rows, reason
 from awn.files import write_files
 
 
@@ -47,16 +47,17 @@ def program_bytes(module: nn.Module, example_input: Any, *, any_rows: bool = Tru
     torch.Size([7, 3])
     """
     call = Call.of(example_input)
+    call.check(module.eval())
     try:
         exported = torch.export.export(
-            module.eval(),
+            module,
             call.args,
             call.kwargs,
             dynamic_shapes=call.dynamic_shapes() if any_rows else None,
             strict=False,
         )
     except Exception as error:
-        raise ExportError(f"torch cannot export this model: {error}") from error
+        raise ExportError(f"torch cannot export this model{for_rows(any_rows)}: {reason(error)}.") from error
     content = io.BytesIO()
     torch.export.save(exported, content)
     loaded = torch.export.load(io.BytesIO(content.getvalue())).module()

@@ -268,7 +268,7 @@ class AdaptiveRegressor(RegressorMixin, NetworkEstimator):  # type: ignore[misc]
         frame, wanted, weights = weighted_rows(weights, frame, self._checked_targets(frame, y))
         targets = self._standardised(wanted, reset=True)
         outputs = targets.shape[1]
-        loss, score = likelihood.gaussian, _minus_error
+        loss, score = likelihood.gaussian, _r2
         self._train(frame, targets, outputs, weights, loss, score, None, folder, resume, data_parallel)
         return self
 
@@ -332,10 +332,14 @@ def _accuracy(model: nn.Module, data: Data) -> float:
     return float((right * data.weight).sum() / data.weight.sum() if data.weight is not None else right.mean())
 
 
-def _minus_error(model: nn.Module, data: Data) -> float:
-    """Minus the mean squared error of the standardised targets: about R² − 1."""
-    errors = (score_in_chunks(model, data.x) - data.y).square().mean(1).double()
-    return -float((errors * data.weight).sum() / data.weight.sum() if data.weight is not None else errors.mean())
+def _r2(model: nn.Module, data: Data) -> float:
+    """R² on these rows, the mean over the targets; 0 where a target is the same in all of them."""
+    weight = torch.ones_like(data.y[:, :1]) if data.weight is None else data.weight[:, None]
+    mean = (weight * data.y).sum(0) / weight.sum()
+    outputs = score_in_chunks(model, data.x)
+    errors, spread = ((weight * (data.y - other).square()).double().sum(0) for other in (outputs, mean))
+    varied = spread > 1e-9 * weight.sum()  # above rounding: the targets are of about unit size
+    return float(torch.where(varied, 1 - errors / spread, 0.0).mean())
 
 
 def predict_rows(model: nn.Module, rows: Tensor) -> Array:

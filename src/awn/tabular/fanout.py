@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import json
 import traceback
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,10 +15,11 @@ from typing import Any
 
 import torch
 
-from awn.errors import ArgumentError, AwnError, TableError
+from awn.errors import ArgumentError, AwnError, CheckpointError, TableError
 from awn.files import json_file
 from awn.provenance import origin
-from awn.tabular.fitting import TableFit, check_fit, fit_table
+from awn.tabular.fitting import check_fit, fit_table
+from awn.tabular.outcome import TableFit
 from awn.workers import Tasks, Workers
 
 Tell = Callable[[str], None]
@@ -37,7 +39,10 @@ class TableRun:
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a run was not made; `refused` if its input or an option cannot be used; the traceback of a fault of ours."""
+    """Why a run was not made, and the traceback of a fault of ours.
+
+    `refused` if its input, an option, or what is in its folder cannot be used: it would be so again.
+    """
 
     says: str
     refused: bool = False
@@ -81,17 +86,18 @@ def plan_runs(tables: Sequence[Path], seeds: Sequence[int], folder: Path) -> lis
     ]
 
 
-def check_runs(runs: Sequence[TableRun], target: str, settings: Mapping[str, Any]) -> None:
-    """Refuse tables that cannot be used, all in one error, before anything is trained."""
-    wrong = []
+def check_runs(runs: Sequence[TableRun], target: str, settings: Mapping[str, Any]) -> dict[Path, str]:
+    """What the target of every table is taken for; those that cannot be used are refused, all in one error."""
+    taken, wrong = {}, []
     checked = {name: settings[name] for name in ("task", "test_size", "options")}
     for table, seed in {run.table: run.seed for run in runs}.items():
         try:
-            check_fit(table, target, **checked, seed=seed)
+            taken[table] = check_fit(table, target, **checked, seed=seed)
         except TableError as error:
             wrong.append(str(error) if str(table) in str(error) else f"{table}: {error}")
     if wrong:
         raise TableError(f"{' '.join(wrong)} Nothing was trained.")
+    return taken
 
 
 def fit_tables(
@@ -145,13 +151,14 @@ def spread(numbers: Sequence[float]) -> dict[str, float | None]:
 
 
 def summarise(fits: Sequence[TableFit]) -> dict[str, Any]:
-    """What the runs of one table came to: means and deviations of scores, widths and sizes."""
+    """What the runs of one table came to: means and deviations of scores, widths and sizes; `at_cap` counts runs."""
     return {
         "task": fits[0].task,
         "score_name": fits[0].score_name,
         "runs": len(fits),
         "scores": {name: spread([fit.scores[name] for fit in fits]) for name in fits[0].scores},
         "widths": {layer: spread([fit.widths[layer] for fit in fits]) for layer in fits[0].widths},
+        "at_cap": dict(Counter(layer for fit in fits for layer in fit.at_cap)),
         "units": spread([sum(fit.widths.values()) for fit in fits]),
         "parameters": spread([fit.parameters for fit in fits]),
         "seconds": spread([fit.seconds for fit in fits]),
@@ -166,7 +173,7 @@ def _make(
     try:
         fit_table(run.table, target, run.folder, seed=run.seed, **settings, resume=resume, facts=facts)
     except (AwnError, OSError) as error:
-        return Failure(str(error), refused=isinstance(error, ArgumentError | TableError))
+        return Failure(str(error), refused=isinstance(error, ArgumentError | TableError | CheckpointError))
     except Exception as error:
         return Failure(f"{type(error).__name__}: {error}", trace=traceback.format_exc())
     return None
@@ -205,4 +212,5 @@ def _read_fit(run: TableRun, asked: Mapping[str, Any]) -> TableFit | None:
 
 def _sentence(run: TableRun, made: TableFit, left: int) -> str:
     score, units = made.scores["adaptive"], sum(made.widths.values())
-    return f"{run}: {made.score_name} {score:.4f}, {units} units, {made.seconds:.1f} s; {left} to go"
+    capped = f" ({', '.join(made.at_cap)} at the cap: a higher --max-units may do better)" if made.at_cap else ""
+    return f"{run}: {made.score_name} {score:.4f}, {units} units{capped}, {made.seconds:.1f} s; {left} to go"

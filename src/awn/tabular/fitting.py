@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, cast, get_args
 
@@ -15,37 +15,21 @@ from sklearn.model_selection import train_test_split
 from awn.distributed import is_first
 from awn.errors import ArgumentError, TableError
 from awn.files import json_file, write_files
-from awn.groups import count_parameters
+from awn.groups import count_parameters, find_groups
 from awn.provenance import provenance
 from awn.report import write_report
-from awn.tabular.analysis import analyse
+from awn.tabular.analysis import analyse, mark_best
 from awn.tabular.estimators import AdaptiveClassifier, AdaptiveRegressor
 from awn.tabular.folder import Estimator, save_estimator
 from awn.tabular.options import check_options
-from awn.tabular.table import Task, guess_task, read_table, split_target
-from awn.training import Callback
+from awn.tabular.outcome import SCORE_NAMES, SCORES, Start, TableFit, describe_rows, describe_target
+from awn.tabular.table import Task, as_classes, guess_task, read_table, split_target
+from awn.training import Callback, Progress
 
 _KINDS: dict[Task, type[AdaptiveClassifier | AdaptiveRegressor]] = {
     "classification": AdaptiveClassifier,
     "regression": AdaptiveRegressor,
 }
-
-
-@dataclass(frozen=True)
-class TableFit:
-    """What came of fitting a table: scores on rows that were held out, widths, size, time, and where it is all kept."""
-
-    task: Task
-    score_name: str
-    scores: dict[str, float]
-    widths: dict[str, int]
-    parameters: int
-    seconds: float
-    rows: dict[str, int]
-    folder: str
-    model: str
-    report: str
-    notes: list[str] = field(default_factory=list)
 
 
 def fit_table(
@@ -62,47 +46,84 @@ def fit_table(
     resume: bool = False,
     data_parallel: bool = False,
     facts: Mapping[str, Any] | None = None,
+    begin: Callable[[Start], None] = lambda _: None,
 ) -> TableFit:
     """Train on a table, judge on rows held out, and write the model, the report and a summary to a folder.
 
     `options` are those of `AdaptiveClassifier` or `AdaptiveRegressor`. `compare` also trains an ordinary network of the
     widths that were learned. `data_parallel` has all processes of torch's default group train together; rank 0 writes.
-    The summary says where it comes from by `awn.provenance`, with `facts` besides.
+    The summary says where it comes from by `awn.provenance`, with `facts` besides. `begin` is told what is to be
+    learned right before the first epoch.
     """
-    task, parts, options, notes = _prepared(table, target, task, test_size, seed, options or {})
-    estimator = _make(task, seed, options, callbacks)
+    known = _prepared(table, target, task, test_size, seed, options or {})
+    parts = known.parts
+    opening = _Opening(lambda: begin(_start(known, estimator)))
+    estimator = _make(known.task, seed, known.options, [opening, *callbacks])
     started = time.perf_counter()
     estimator.fit(parts.X, parts.y, folder=Path(folder, "run"), resume=resume, data_parallel=data_parallel)
     seconds = time.perf_counter() - started
 
-    scores = {"adaptive": float(estimator.score(parts.X_test, parts.y_test)), "baseline": _baseline(task, parts)}
+    scores = {"adaptive": float(estimator.score(parts.X_test, parts.y_test)), "baseline": _baseline(known.task, parts)}
     if compare:
-        fixed = _make(task, seed, {**options, "fixed_widths": list(estimator.widths_.values())}, ())
+        fixed = _make(known.task, seed, {**known.options, "fixed_widths": list(estimator.widths_.values())}, ())
         fixed.fit(parts.X, parts.y, data_parallel=data_parallel)
         scores["fixed"] = float(fixed.score(parts.X_test, parts.y_test))
     result = TableFit(
-        task=task,
-        score_name="accuracy" if task == "classification" else "R²",
+        **_start(known, estimator)._asdict(),
+        **_end(estimator),
         scores=scores,
-        widths=estimator.widths_,
-        parameters=count_parameters(estimator.model_),
         seconds=round(seconds, 1),
-        rows={"train": len(parts.X), "test": len(parts.X_test)},
         folder=str(folder),
         model=str(Path(folder, "model")),
         report=str(Path(folder, "report.html")),
-        notes=[*notes, *estimator.preprocessor_.notes],
     )
     if not data_parallel or is_first():
         _write(result, estimator, parts, Path(table), target, provenance(seed=seed, **(facts or {})))
     return result
 
 
+class _Opening(Callback):
+    """Says something once the columns are known, before the first epoch."""
+
+    def __init__(self, say: Callable[[], None]) -> None:
+        self._say = say
+
+    def on_fit_start(self, progress: Progress) -> None:
+        self._say()
+
+
+def _start(known: _Prepared, estimator: Estimator) -> Start:
+    """What is known of a run once the preprocessing is fitted."""
+    columns = estimator.preprocessor_.columns
+    counts = {
+        "table": len(columns),
+        "used": sum(column.used for column in columns),
+        "inputs": len(estimator.preprocessor_.feature_names),
+    }
+    rows = {"train": len(known.parts.X), "test": len(known.parts.X_test)}
+    notes = [*known.notes, describe_rows(rows, counts), *estimator.preprocessor_.notes]
+    return Start(known.task, SCORE_NAMES[known.task], known.classes, rows, counts, notes)
+
+
+def _end(estimator: Estimator) -> dict[str, Any]:
+    """What is known of a run once it is trained."""
+    rows = mark_best(estimator.history_.rows)
+    widths = {group.name: group.width for group in find_groups(estimator.model_)}
+    return {
+        "widths": estimator.widths_,
+        "at_cap": {name: width.units for name, width in widths.items() if width.units == width.max_units},
+        "parameters": count_parameters(estimator.model_),
+        "epochs": len(rows),
+        "kept_epoch": max((row["epoch"] for row in rows if row["best"]), default=len(rows)),
+        "stopped_early": len(rows) < estimator.epochs,
+    }
+
+
 def check_fit(
     table: str | Path, target: str, *, task: str | None = None, test_size: float = 0.2, seed: int = 0, options: Any = ()
-) -> None:
-    """Raise what `fit_table` would, before it trains anything."""
-    _prepared(table, target, task, test_size, seed, dict(options))
+) -> str:
+    """Raise what `fit_table` would, before it trains anything; returns what the target is taken for."""
+    return _prepared(table, target, task, test_size, seed, dict(options)).notes[0]
 
 
 def _prepared(
@@ -115,8 +136,11 @@ def _prepared(
         raise ArgumentError(f"seed must be a whole number from 0 to {2**32 - 1}, got {seed}.")
     features, wanted, notes = split_target(read_table(table), target)
     guess = guess_task(wanted, check_task(task))
-    parts = _split(features, wanted, guess.task, test_size, seed)
-    return _Prepared(guess.task, parts, _usable(guess.task, options, parts.y), [*notes, guess.reason])
+    classifies = guess.task == "classification"
+    parts = _split(features, as_classes(wanted) if classifies else wanted, guess.task, test_size, seed)
+    classes = [str(label) for label in sorted(parts.y.unique())] if classifies else None
+    says = describe_target(target, guess.task, classes, guess.reason)
+    return _Prepared(guess.task, classes, parts, _usable(guess.task, options, parts.y), [says, *notes])
 
 
 @dataclass(frozen=True)
@@ -129,6 +153,7 @@ class _Parts:
 
 class _Prepared(NamedTuple):
     task: Task
+    classes: list[str] | None
     parts: _Parts
     options: dict[str, Any]
     notes: list[str]
@@ -184,8 +209,7 @@ def _write(
     folder = Path(result.folder)
     about = {"table": table.name, "target": target, "task": result.task, "score_name": result.score_name}
     save_estimator(estimator, result.model, about={**about, "scores": result.scores, "rows": result.rows})
-    named = {"adaptive": "learned width", "fixed": "same width, fixed", "baseline": "baseline"}
-    headline = [(f"{result.score_name}, {named[name]}", score) for name, score in result.scores.items()]
+    headline = [(f"{result.score_name}, {SCORES[name]}", score) for name, score in result.scores.items()]
     data = analyse(
         estimator,
         parts.X_test,
@@ -198,7 +222,7 @@ def _write(
             ("training time", f"{result.seconds:.0f} s"),
         ],
         settings={"table": table.name, "target": target, "seed": made_by["seed"], **_plain_options(estimator)},
-        notes=result.notes,
+        notes=[*result.notes, *result.ending()],
     )
     write_report(folder / "report.html", data)
     write_files(

@@ -18,7 +18,7 @@ _ELSEWHERE = {
 
 
 def check_options(kind: type[AdaptiveClassifier | AdaptiveRegressor], options: Mapping[str, Any]) -> None:
-    """Refuse an option that an estimator does not have, or a value of another kind.
+    """Refuse an option that an estimator does not have, and a value of another kind or out of its range.
 
     >>> check_options(AdaptiveClassifier, {"hiden_layers": 3})
     Traceback (most recent call last):
@@ -34,6 +34,7 @@ def check_options(kind: type[AdaptiveClassifier | AdaptiveRegressor], options: M
             raise ArgumentError(f"there is no option {name!r}.{known}")
         if not _fits(value, hints[name]):
             raise ArgumentError(f"the option {name!r} must be {_words(hints[name])}, got {value!r}.")
+    kind(**options)._options(seed=0, rows=1)  # refuses what the training would
 
 
 def _fits(value: Any, hint: Any) -> bool:

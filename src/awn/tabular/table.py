@@ -20,9 +20,9 @@ from awn.errors import TableError
 from awn.names import listed
 from awn.tabular.delimited import read_delimited
 from awn.tabular.names import check_names
-from awn.tabular.target import Task, guess_task, split_target
+from awn.tabular.target import Task, as_classes, guess_task, split_target
 
-__all__ = ["Task", "guess_task", "read_table", "split_target"]
+__all__ = ["Task", "as_classes", "guess_task", "read_table", "split_target"]
 
 _TEXT = {".csv": False, ".txt": False, ".tsv": True, ".tab": True}  # whether the name says that there are tabs
 _PARQUET = (".parquet", ".pq")

@@ -114,7 +114,32 @@ def guess_task(target: pd.Series, task: Task | None = None) -> Guess:
             )
         held = "true and false" if is_plain_boolean(target) else "words"
         return Guess("classification", "as stated" if task else f"{name} holds {held}: {classes} classes")
-    return Guess(task, "as stated") if task else _guess_from_numbers(name, numbers(target.dropna()))
+    values = numbers(target.dropna())
+    if task == "classification":
+        _check_few(name, values)
+    return Guess(task, "as stated") if task else _guess_from_numbers(name, values)
+
+
+def as_classes(target: pd.Series) -> pd.Series:
+    """A target of classes; numbers with decimals as words, for scikit-learn takes them for a quantity.
+
+    >>> as_classes(pd.Series([0.5, 1.0, 0.5])).tolist(), as_classes(pd.Series([0, 1, 0])).tolist()
+    (['0.5', '1', '0.5'], [0, 1, 0])
+    """
+    if not is_plain_number(target) or (numbers(target) % 1 == 0).all():
+        return target
+    return pd.Series(words(target), index=target.index, name=target.name)
+
+
+def _check_few(name: str, values: Floats) -> None:
+    """Refuse numbers that cannot be classes, whatever was stated."""
+    distinct = np.unique(values)
+    most = _MOST_CLASSES if (distinct % 1 != 0).any() else max(_MOST_CLASSES, len(values) / 2)
+    if len(distinct) > most:
+        raise TableError(
+            f"The target {name} holds {len(distinct):,} different numbers in {len(values):,} rows, too many for "
+            "classes: predict it as a quantity (--task regression), or make a few classes of it first."
+        )
 
 
 def _guess_from_numbers(name: str, values: Floats) -> Guess:
