@@ -12,15 +12,20 @@ TITLE = "A training step, adaptive / fixed"
 
 
 def run(*, quick: bool = False) -> list[dict[str, Any]]:
-    """A row for each network and number of threads; in `changing`, every width changes at every step."""
+    """A row for each network and number of threads.
+
+    `gate`: the importance and its gradient alone, without prior and without a look at the widths. `changing`: every
+    width changes at every step.
+    """
     rows = []
     for number in [1] if quick else sorted({1, os.cpu_count() or 1}):
         with threads(number):
             for case in QUICK_CASES if quick else CASES:
                 x, y = case.batch()
-                fixed, steady, changing = case.fixed(), case.adaptive(), case.adaptive()
+                fixed, gated, steady, changing = case.fixed(), case.adaptive(), case.adaptive(), case.adaptive()
                 works = {
                     "fixed": fixed_step(fixed, adam(fixed), x, y),
+                    "gate": fixed_step(gated, adam(gated), x, y),
                     "steady": adaptive_step(steady, adam(steady), x, y),
                     "changing": adaptive_step(changing, adam(changing), x, y, changing=True),
                 }
@@ -30,8 +35,7 @@ def run(*, quick: bool = False) -> list[dict[str, Any]]:
                         "network": case.name,
                         "threads": number,
                         "fixed, ms": round(1e3 * seconds["fixed"], 3),
-                        "steady": round(seconds["steady"] / seconds["fixed"], 3),
-                        "changing": round(seconds["changing"] / seconds["fixed"], 3),
+                        **{name: round(seconds[name] / seconds["fixed"], 3) for name in ("gate", "steady", "changing")},
                     }
                 )
     return rows
