@@ -90,8 +90,22 @@ def test_the_report_has_every_experiment_with_the_papers_figures_and_ours(root, 
     assert all((document.parent / name).read_bytes().startswith(b"<?xml") for name in pictures)
     assert set(files) == {document, page, *(document.parent / name for name in pictures)}
     content = page.read_text()
-    assert content.count("<section") == len(EXPERIMENTS)
+    assert content.count("<section") == 1 + len(EXPERIMENTS)  # the claims come first
+    assert text.index("## The claims") < text.index("## Table 1")
+    assert "| Deep networks need Kaiming+ |" in text
     assert "anneal-width-small" in content
+
+
+def test_the_document_says_what_the_results_say(tmp_path):
+    """What `awn paper report` would write now is what is there."""
+    project = Path(__file__).parent.parent
+    document = tmp_path / "docs" / "paper.md"
+    write_report(
+        project / "results" / "paper", document, tmp_path / "docs" / "images" / "paper", tmp_path / "page.html"
+    )
+    assert document.read_text() == (project / "docs" / "paper.md").read_text()
+    there, here = (folder / "docs" / "images" / "paper" for folder in (project, tmp_path))
+    assert {path.name for path in there.glob("*.svg")} == {path.name for path in here.glob("*.svg")}
 
 
 def test_a_plot_gives_the_same_picture_whenever_it_is_drawn():
