@@ -83,6 +83,19 @@ def test_tables_and_seeds_on_processes(run: Run) -> None:
 
 
 @pytest.mark.filterwarnings("ignore")  # Ray's own
+def test_a_cluster_that_does_not_answer_is_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    ray = pytest.importorskip("ray", reason="Ray is not installed: pip install awn[ray]")
+
+    def nobody(**_: Any) -> None:
+        raise ConnectionError("Failed to connect")
+
+    monkeypatch.setattr(ray, "init", nobody)
+    said = run("fit", "iris.csv", *QUICK, "--seeds", 2, "--ray", "10.0.0.1:6379")
+    assert said.code == 2
+    assert "no Ray cluster answers at 10.0.0.1:6379" in said.err
+    assert "RAY_AUTH_MODE" in said.err
+
+
 def test_tables_and_seeds_on_ray(run: Run) -> None:
     pytest.importorskip("ray", reason="Ray is not installed: pip install awn[ray]")
     said = run("fit", "iris.csv", "wine.csv", *QUICK, "--seeds", 2, "--ray", "local", "--json")

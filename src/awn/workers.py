@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
-from awn.errors import MissingExtraError, WorkerError
+from awn.errors import ArgumentError, MissingExtraError, WorkerError
 
 Task = TypeVar("Task")
 
@@ -114,7 +114,13 @@ def ray_workers(address: str, threads: int = 1) -> Iterator[Workers]:
         import ray
     except ModuleNotFoundError:
         raise MissingExtraError('running on Ray needs ray: pip install "awn[ray]"') from None
-    ray.init(address=address, log_to_driver=False, include_dashboard=False)
+    try:
+        ray.init(address=address, log_to_driver=False, include_dashboard=False)
+    except ConnectionError:
+        raise ArgumentError(
+            f"no Ray cluster answers at {address}. `ray status` there says whether it is up; if it asks for a token, "
+            "set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN here as they are there."
+        ) from None
     try:
         remote = ray.remote(num_cpus=threads, max_retries=3)(_call)
         # Ray has a queue of its own, which sees machines come and go.
