@@ -36,7 +36,8 @@ Mean (deviation) over runs. "Not run" means that nobody has run it yet.
 In both profiles, what the paper does not say or we do otherwise:
 
 - Of epochs with the same validation accuracy the last is kept, whose layers have had more time to find their width.
-- Of configurations with the same validation accuracy the one with the lower validation loss is chosen.
+- Of configurations with the same validation accuracy the one with the lower validation loss is chosen, a rule that was
+  made after the first results: see Table 1.
 - λ is learned through its logarithm. Biases start as PyTorch's do; so do the weights of fixed networks.
 - The features of real tables have mean 0 and deviation 1 over the training part. MiniBooNE is the file of UCI.
 - MNIST and CIFAR keep their own test part, and a sixth of the rest is for validation.
