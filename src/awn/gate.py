@@ -83,7 +83,7 @@ def _gated(module: nn.Module, name: str) -> Tensor:
 
 
 def _read_linear(self: nn.Linear, inputs: Tensor) -> Tensor:
-    """The forward of a gated linear layer: gates whichever is smaller by far, the inputs or the weight."""
+    """The forward of a gated linear layer: gates whichever has fewer numbers, the inputs or the weight."""
     held: Any = self._modules["parametrizations"]._modules["weight"]  # type: ignore[union-attr]
     weight: Tensor = held.original
     gates = list(held._modules.values())
