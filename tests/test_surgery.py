@@ -246,6 +246,21 @@ def test_gradients_survive_a_resize_in_the_middle_of_an_accumulation(units: int,
         torch.testing.assert_close(both[name], first_half[name] + p.grad, rtol=1e-12, atol=1e-15)
 
 
+@within_and_beyond
+@pytest.mark.parametrize("block", [1, 32])
+def test_a_resize_between_a_forward_and_its_backward_loses_no_gradient_in_silence(units: int, block: int) -> None:
+    model = build("2 layers", units=START, block=block)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
+    train_step(model, optimizer)
+    optimizer.zero_grad()
+    early = loss_of(model)
+    resize_to_(model, optimizer, units)
+    with pytest.raises((awn.AwnError, RuntimeError), match=r"a resize has replaced|modified by an inplace operation"):
+        early.backward()
+    optimizer.zero_grad()
+    train_step(model, optimizer)
+
+
 def grown(model: nn.Module) -> list[tuple[str, Any]]:
     return [(name, p) for name, p in tensors_of(model).items() if isinstance(p, nn.Parameter)]
 

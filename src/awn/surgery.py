@@ -206,6 +206,18 @@ def _commit_(
                 setattr(axis.module, name, axis.tensor.shape[axis.dim])
     for optimizer, states in zip(optimizers, prepared.states, strict=True):
         _rewire_(optimizer, prepared.new, states)
+    for replaced in prepared.new:
+        if replaced.requires_grad:
+            replaced.register_post_accumulate_grad_hook(_refuse_late_gradient)
+
+
+def _refuse_late_gradient(replaced: Tensor) -> None:
+    """Autograd would leave the gradient of an earlier loss on a Parameter that nothing trains any more."""
+    raise ResizeError(
+        f"a gradient arrives at a Parameter of shape {tuple(replaced.shape)} that a resize has replaced since the loss "
+        "was computed. Call resize_ between an optimizer's step and the next forward, not between a forward and its "
+        "backward."
+    )
 
 
 def _read(numbers: Sequence[Tensor]) -> list[float]:
