@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable
 from typing import Any
 
@@ -9,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from awn.bench.cases import adaptive_mlp, mlp
-from awn.bench.timing import Work, in_turns, threads
+from awn.bench.timing import Work, in_turns, middle_half, ratio, threads
 from awn.export import onnx_bytes
 from awn.finalize import finalize
 from awn.shrink import truncate
@@ -38,18 +39,22 @@ def run(*, quick: bool = False) -> list[dict[str, Any]]:
                         for name, network in networks.items()
                         if not (runtime == "onnxruntime" and name == "adaptive")
                     }
-                    seconds = in_turns(works, repetitions=2 if quick else 31, burst=0.001 if quick else 0.02)
+                    seconds = in_turns(works, repetitions=2 if quick else 51, burst=0.001 if quick else 0.02)
                     rows.append(_row(sizes, batch, runtime, seconds))
     return rows
 
 
-def _row(sizes: tuple[int, ...], batch: int, runtime: str, seconds: dict[str, float]) -> dict[str, Any]:
-    ratios = {name: round(each / seconds["fixed"], 3) for name, each in seconds.items() if name != "fixed"}
+def _row(sizes: tuple[int, ...], batch: int, runtime: str, seconds: dict[str, list[float]]) -> dict[str, Any]:
+    plain = seconds["fixed"]
+    ratios = {name: ratio(each, plain) for name, each in seconds.items()}
     return {
         "network": f"{'→'.join(map(str, sizes))}, batch {batch}",
         "runtime": runtime,
-        "fixed, ms": round(1e3 * seconds["fixed"], 4),
-        **{name: ratios.get(name) for name in ("adaptive", "finalised", "half")},
+        "fixed, ms": round(1e3 * statistics.median(plain), 4),
+        "adaptive": ratios.get("adaptive"),
+        "finalised": ratios["finalised"],
+        "finalised, middle half": middle_half(seconds["finalised"], plain),
+        "half": ratios["half"],
     }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import torch
@@ -13,15 +13,15 @@ import torch
 Work = Callable[[], object]
 
 
-def in_turns(works: Mapping[str, Work], repetitions: int, burst: float = 0.05) -> dict[str, float]:
-    """The median seconds of one call of each work, over repetitions that take turns; a burst takes about `burst` s.
+def in_turns(works: Mapping[str, Work], repetitions: int, burst: float = 0.05) -> dict[str, list[float]]:
+    """The seconds of one call of each work in each of the repetitions, which take turns; a burst takes `burst` s.
 
     With one thread, the processor's seconds count, which other work on the machine does not lengthen much; with
     several, those of the clock on the wall.
 
-    >>> medians = in_turns({"short": lambda: sum(range(10)), "long": lambda: sum(range(10_000))}, repetitions=5)
-    >>> medians["short"] < medians["long"]
-    True
+    >>> seconds = in_turns({"short": lambda: sum(range(10)), "long": lambda: sum(range(10_000))}, repetitions=5)
+    >>> len(seconds["short"]), ratio(seconds["long"], seconds["short"]) > 1
+    (5, True)
     """
     calls = {}
     for name, work in works.items():
@@ -32,7 +32,26 @@ def in_turns(works: Mapping[str, Work], repetitions: int, burst: float = 0.05) -
     for _ in range(repetitions):
         for name, work in works.items():
             seconds[name].append(_seconds(work, calls[name]))
-    return {name: statistics.median(each) for name, each in seconds.items()}
+    return seconds
+
+
+def ratio(over: Sequence[float], under: Sequence[float]) -> float:
+    """The ratio of the medians.
+
+    >>> ratio([3, 2, 9], [2, 1, 2])
+    1.5
+    """
+    return round(statistics.median(over) / statistics.median(under), 3)
+
+
+def middle_half(over: Sequence[float], under: Sequence[float]) -> str:
+    """Between which ratios the middle half of the turns lies: how far a ratio can be trusted.
+
+    >>> middle_half([1, 2, 3, 4, 5], [1, 1, 1, 1, 1])
+    '2.00–4.00'
+    """
+    lower, _, upper = statistics.quantiles([a / b for a, b in zip(over, under, strict=True)], n=4, method="inclusive")
+    return f"{lower:.2f}–{upper:.2f}"
 
 
 @contextmanager
