@@ -267,6 +267,7 @@ def test_a_lazy_layer_is_not_run_by_the_example() -> None:
         ({"new_units": "random"}, "new_units"),
         ({"importance": "exponential"}, "importance must be a family"),
         ({"importance": awn.Exponential.for_units(4), "preserve": True}, "preserve=True keeps every layer's width"),
+        ({"preserve": True, "redraw": True}, "choose one"),
         ({"example_input": torch.ones(2, 7)}, "example_input does not run"),
         ({"example_input": {"y": torch.ones(2, 4)}}, "example_input does not run"),
     ],
@@ -274,6 +275,45 @@ def test_a_lazy_layer_is_not_run_by_the_example() -> None:
 )
 def test_options_that_cannot_be(options: dict[str, Any], match: str) -> None:
     untouched_by(Named(), match, **options)
+
+
+def make_part(kind: Any) -> nn.Module:
+    return kind if isinstance(kind, nn.Module) else kind()
+
+
+class Builder(nn.Module):
+    """Asks what kind of things it has as it is built, but not in its forward."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.up, self.down, self.activation = nn.Linear(4, 16), nn.Linear(16, 4), make_part(nn.ReLU)
+        self.apply(self._start)
+
+    def _start(self, module: nn.Module) -> None:
+        if isinstance(module, nn.Linear):
+            nn.init.normal_(module.weight, std=0.02)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.down(self.activation(self.up(x)))
+
+
+def test_what_only_builds_a_model_may_ask_what_kind_of_thing_it_has() -> None:
+    model = Builder()
+    awn.adapt_(model)
+    assert awn.widths(model) == {"up": 16}
+
+
+def test_weights_drawn_anew_are_those_of_an_adaptive_mlp() -> None:
+    family = awn.Exponential.for_units(20)
+    torch.manual_seed(0)
+    same = awn.AdaptiveMLP(3, 2, hidden_layers=2, activation="tanh", importance=family)
+    model = nn.Sequential(nn.Linear(3, 24), nn.Tanh(), nn.Linear(24, 24), nn.Tanh(), nn.Linear(24, 2))
+    nn.init.zeros_(model[-1].bias)  # no unit's: it is not drawn
+    torch.manual_seed(0)
+    awn.adapt_(model, importance=family, redraw=True)
+    assert list(awn.widths(model).values()) == [20, 20]
+    x = torch.randn(5, 3)
+    torch.testing.assert_close(model(x), same(x))
 
 
 def test_no_model_at_all() -> None:

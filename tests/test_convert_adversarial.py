@@ -155,6 +155,38 @@ def asks_whether_it_has_a_tensor(self: Any, x: Tensor) -> Any:
 
 
 @deception()
+def asks_in_a_comprehension(self: Any, x: Tensor) -> Any:
+    kinds = [isinstance(each, Tensor) for each in (x,)]
+    h = self.a(x)
+    return self.c(torch.relu(self.b(torch.softmax(h, -1) if kinds[0] else torch.relu(h))))
+
+
+@deception()
+def has_a_helper_of_a_helper_ask(self: Any, x: Tensor) -> Any:
+    return self.c(torch.relu(self.b(_activated(self.a(x)))))
+
+
+def _activated(h: Tensor) -> Tensor:
+    return torch.softmax(h, -1) if _has_numbers(h) else torch.relu(h)
+
+
+def _has_numbers(h: Any) -> bool:
+    return isinstance(h, Tensor)
+
+
+@deception()
+def has_a_method_ask(self: Any, x: Tensor) -> Any:
+    return self.c(torch.relu(self.b(self.activated(self.a(x)))))
+
+
+def activated() -> Any:
+    return _activated
+
+
+DECEPTIONS["has_a_method_ask"] = net(has_a_method_ask, activated=activated), set()
+
+
+@deception()
 def goes_by_the_data(self: Any, x: Tensor) -> Any:
     h = self.a(x)
     h = torch.relu(h) if x.sum() > 0 else torch.softmax(h, -1)

@@ -21,6 +21,7 @@ from awn.distributed import uncompiled
 from awn.errors import ArgumentError, AwnError
 from awn.groups import WIDTH_NAME, WidthGroup, check_connection, connect_, find_groups
 from awn.importance import Exponential, Importance
+from awn.initialise import kaiming_plus_
 from awn.state import follow_state_dicts_
 from awn.surgery import set_units_
 from awn.width import NewUnits, Width, even_amplitude
@@ -35,6 +36,7 @@ def adapt_(
     importance: Importance | type[Importance] | None = None,
     quantile: float = 0.9,
     preserve: bool = False,
+    redraw: bool = False,
     example_input: Any = None,
     min_units: int = 1,
     max_units: int | None = None,
@@ -51,8 +53,9 @@ def adapt_(
     such as `awn.Exponential.for_units(64)`, sets the width that all start from.
 
     A fresh model keeps its own weights: the importance is 1 in the mean square, so that what sums up units varies as
-    before. For a trained one, `preserve=True` keeps its function: units are sorted by how much they count, and what
-    reads them is divided by the importance.
+    before. `redraw=True` draws them anew as the paper does, by Kaiming+, and takes the importance as it is. For a
+    trained one, `preserve=True` keeps its function: units are sorted by how much they count, and what reads them is
+    divided by the importance.
 
     >>> import awn
     >>> model = nn.Sequential(nn.Linear(4, 64), nn.ReLU(), nn.Linear(64, 3))
@@ -66,6 +69,8 @@ def adapt_(
     """
     _check_model(model)
     _check_importance(importance, preserve)
+    if preserve and redraw:
+        raise ArgumentError("preserve=True keeps what a model computes, and redraw=True does not: choose one.")
     named = explicit_groups(model, groups)
     paths = {module: path for path, module in model.named_modules()}
     chosen, skipped = _choose(model, named, find_hidden(model, example_input), paths, include, exclude)
@@ -74,6 +79,8 @@ def adapt_(
     limits = {"min_units": min_units, "max_units": max_units, "block": block, "new_units": new_units}
     plans = [_plan(hidden, importance, quantile, limits) for hidden in [*named, *chosen]]
     _connect_all_(model, plans)
+    if redraw:
+        _redraw_(find_groups(model))
     for group in find_groups(model) if preserve else ():
         preserve_(group)
     follow_state_dicts_(model)
@@ -276,6 +283,13 @@ def _connect_all_(model: nn.Module, plans: Sequence[_Plan]) -> None:
             for name in names:
                 module._parameters[name] = module._parameters.pop(name)
         raise
+
+
+def _redraw_(groups: Sequence[WidthGroup]) -> None:
+    for group in groups:
+        group.width.amplitude = 1.0
+        group.width.set_units(group.width.units, group.width.capacity)
+    kaiming_plus_(groups)
 
 
 def _disconnect_(plan: _Plan) -> None:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import CodeType, FunctionType
 from typing import Any, TypeAlias
 
 import torch
@@ -88,23 +89,48 @@ def _refuse_questions(module: nn.Module, opaque: Collection[nn.Module]) -> None:
 
     With an example there is no need: the graph is run and compared with the module.
     """
-    for part in module.modules():
-        if part in opaque or is_of_library(part) or is_changed(part):
-            continue
-        own = [kind for kind in type(part).__mro__ if not kind.__module__.startswith(("torch.", "builtins"))]
-        methods = [value for kind in own for value in vars(kind).values() if inspect.isfunction(value)]
-        helpers = [
-            helper
-            for method in methods
-            for name in method.__code__.co_names
-            if inspect.isfunction(helper := method.__globals__.get(name)) and not helper.__module__.startswith("torch")
-        ]
-        for function in (*methods, *helpers):
-            if function.__name__ != "__init__" and _QUESTIONS & set(function.__code__.co_names):
-                raise UntraceableError(
-                    f"{function.__name__} of {type(module).__name__} asks what kind of value it has; "
-                    "give example_input, so that it is known what the answer is"
-                )
+    for function in _functions_of_forward(module, opaque):
+        if _QUESTIONS & _names_in(function.__code__):
+            raise UntraceableError(
+                f"{function.__name__} of {type(module).__name__} asks what kind of value it has; "
+                "give example_input, so that it is known what the answer is"
+            )
+
+
+def _functions_of_forward(module: nn.Module, opaque: Collection[nn.Module]) -> Iterator[FunctionType]:
+    """The functions of a model's own code that its forward may come to, going by the names that stand in it.
+
+    What only builds a module or draws its weights is not among them.
+    """
+    parts = [part for part in module.modules() if not (part in opaque or is_of_library(part) or is_changed(part))]
+    kinds = dict.fromkeys(kind for part in parts for kind in type(part).__mro__)
+    own = [vars(kind) for kind in kinds if not kind.__module__.startswith(("torch.", "builtins"))]
+    places = [*own, *map(vars, parts)]
+    # Python itself calls the methods with underscores around them.
+    names = {"forward", *(name for place in own for name in place if re.fullmatch("__.+__", name))} - {"__init__"}
+    reached: set[FunctionType] = set()
+    waiting = [function for name in sorted(names) for function in _functions_called(name, places)]
+    while waiting:
+        function = waiting.pop()
+        if function not in reached and not function.__module__.startswith("torch."):
+            reached.add(function)
+            yield function
+            for name in sorted(_names_in(function.__code__)):
+                waiting += _functions_called(name, [*places, function.__globals__])
+
+
+def _functions_called(name: str, places: Iterable[Mapping[str, Any]]) -> Iterator[FunctionType]:
+    """What a name may stand for, by itself or after a dot: functions, methods and properties."""
+    for value in [place[name] for place in places if name in place]:
+        function = value.fget if isinstance(value, property) else getattr(value, "__func__", value)
+        if inspect.isfunction(function):
+            yield inspect.unwrap(function)
+
+
+def _names_in(code: CodeType) -> set[str]:
+    """The names in a function's code and in that of what it defines: lambdas, comprehensions, functions."""
+    inner = [constant for constant in code.co_consts if isinstance(constant, CodeType)]
+    return set(code.co_names).union(*map(_names_in, inner))
 
 
 def _constant(node: fx.Node) -> str | None:

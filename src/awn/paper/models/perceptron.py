@@ -10,10 +10,10 @@ from typing import Literal
 import torch
 from torch import nn
 
-from awn.axis import Axis
-from awn.groups import active_shape, axes_by_tensor, connect_, consumed_by, find_groups, normalised_by, produced_by
+from awn.convert import adapt_
+from awn.groups import active_shape, axes_by_tensor, find_groups
 from awn.importance import Importance
-from awn.initialise import active_part, gain_of, kaiming_plus_
+from awn.initialise import active_part
 from awn.mlp import make_activation
 from awn.prior import Anneal, Prior
 from awn.state import follow_state_dicts_
@@ -47,16 +47,6 @@ class Learned:
         """What the objective is told."""
         return Prior(self.weight_scale, self.width_mean, self.width_scale)
 
-    def make_width(self, activation: nn.Module) -> Width:
-        """A width of its own for one layer."""
-        return Width(
-            self.importance,
-            quantile=self.quantile,
-            max_units=self.max_units,
-            new_units=self.new_units,
-            gain=gain_of(activation),
-        )
-
 
 Widths = Fixed | Learned
 
@@ -79,7 +69,8 @@ class Perceptron(nn.Sequential):
 def hidden_sizes(layers: int, widths: Widths) -> list[int]:
     """The sizes with which the hidden layers are built."""
     if isinstance(widths, Learned):
-        return [widths.make_width(nn.ReLU()).capacity] * layers
+        start = Width(widths.importance, quantile=widths.quantile, max_units=widths.max_units)
+        return [start.capacity] * layers
     return [widths.units] * layers if widths.units else []
 
 
@@ -93,25 +84,20 @@ def learn_widths_(model: nn.Module, learned: Learned) -> None:
     >>> awn.widths(model)
     {'0.hidden1': 231, '0.hidden2': 231}
     """
-    for part in model.modules():
+    for part in list(model.modules()):
         if isinstance(part, Perceptron):
-            _connect(part, learned)
-    groups = find_groups(model)
-    kaiming_plus_(groups)
+            adapt_(
+                part,
+                importance=learned.importance,
+                quantile=learned.quantile,
+                max_units=learned.max_units,
+                new_units=learned.new_units,
+                redraw=True,
+            )
     if learned.start == "kaiming":
         _kaiming_(model)
-    follow_state_dicts_(model)
-
-
-def _connect(perceptron: Perceptron, learned: Learned) -> None:
-    layers = dict(perceptron.named_children())
-    linear = [layer for layer in layers.values() if isinstance(layer, nn.Linear)]
-    for number, (producer, consumer) in enumerate(itertools.pairwise(linear), start=1):
-        axes: list[Axis] = [*produced_by(producer), *consumed_by(consumer)]
-        norm = layers.get(f"norm{number}")
-        if isinstance(norm, nn.BatchNorm1d):
-            axes += normalised_by(norm)
-        connect_(learned.make_width(layers[f"activation{number}"]), axes)
+    if not isinstance(model, Perceptron):  # which adapt_ has seen to
+        follow_state_dicts_(model)
 
 
 def _kaiming_(model: nn.Module) -> None:
