@@ -61,9 +61,19 @@ def _relative(word: str) -> str:
 
 
 def _commit() -> str | None:
-    """The commit of the working folder, with a mark where files differ from it; None without a repository or git."""
-    words = ["git", "describe", "--always", "--abbrev=12", "--dirty=+changes"]
+    """The commit of the working folder, with a mark where files differ from it; None without a repository or git.
+
+    Results and pages do not count: they are what commands write, one after the other, and not what runs.
+    """
     try:
-        return subprocess.run(words, capture_output=True, text=True, check=False).stdout.strip() or None
+        commit = _git("rev-parse", "--short=12", "HEAD").stdout.strip()
+        if not commit:
+            return None
+        differs = _git("diff", "--quiet", "HEAD", "--", ":/", ":(top,exclude)results", ":(top,exclude)docs").returncode
     except OSError:  # no git here
         return None
+    return f"{commit}+changes" if differs else commit
+
+
+def _git(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(["git", *words], capture_output=True, text=True, check=False)
