@@ -14,6 +14,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils import _pytree as pytree
 
+import convert_wild
+
 Build = Callable[[], nn.Module]
 Inputs = tuple[Any, ...] | dict[str, Any]
 
@@ -477,4 +479,15 @@ def graphs() -> Inputs:
 
 GRAPHS = {"gin": Case(GIN, graphs, {"convs.0.nn.0": 9, "convs.1.nn.0": 9, "head.0": 7})}
 
-MODELS = {**PLAIN, **HUGGING_FACE, **GRAPHS}
+EXPERTS = {f"experts.{number}.0": 8 for number in range(2)}
+WILD = {
+    "temporal": Case(convert_wild.Temporal, rows(3, 3, 7), {"first": 8, "second": 6}, example=True),
+    "upsampled": Case(convert_wild.Upsampled, rows(3, 2, 6, 6), {"net.0": 7, "net.3": 5}, example=True),
+    "experts": Case(convert_wild.Experts, rows(6, 5), {**EXPERTS, "experts.0.2": 6}, example=True),
+    "routed": Case(convert_wild.Routed, rows(6, 5), EXPERTS),
+    "graph": Case(convert_wild.Graph, lambda: (torch.randn(6, 4), torch.rand(6, 6)), {"first": 9}, example=True),
+    "standardised": Case(convert_wild.Standardised, rows(3, 3, 7), {"first": 8, "second": 6}),
+    "odd call": Case(convert_wild.OddCall, rows(6, 5), {"first": 9}, example=True),
+}
+
+MODELS = {**PLAIN, **HUGGING_FACE, **GRAPHS, **WILD}

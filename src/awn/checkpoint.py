@@ -328,11 +328,13 @@ def _connect_as(model: nn.Module, groups: Sequence[Config], tensors: Mapping[str
         width = Width(Exponential.for_units(1), **group["width"], device=like.device, dtype=like.dtype)
         width.set_units(size, size)
         connections.append((width, axes))
-    check_shapes(
-        model.state_dict(),
-        {plain_name(name): tensor for name, tensor in tensors.items() if not is_width_entry(name)},
-        governed,
-    )
+    # A tensor may have several names; and parametrizations of others, such as spectral norm, stay as they are.
+    held = model.state_dict(keep_vars=True)
+    dims = {id(held[name]): axes for name, axes in governed.items()}
+    governed = {name: dims[id(tensor)] for name, tensor in held.items() if id(tensor) in dims}
+    plain = {name: plain_name(name) for name in tensors if not is_width_entry(name)}
+    names = {name: short if short in governed else name for name, short in plain.items()}
+    check_shapes(held, {short: tensors[name] for name, short in names.items()}, governed)
     for width, axes in connections:
         connect_(width, axes)
     follow_state_dicts_(model)

@@ -140,7 +140,8 @@ def _check_cap(found: Sequence[Hidden], paths: dict[nn.Module, str], max_units: 
 def _check_found(model: nn.Module, found: Sequence[Hidden], skipped: Sequence[Skipped]) -> None:
     if found:
         return
-    why = "\n".join(f"  {one.name}: {one.reason}" for one in skipped)
+    others = _others(model, {one.name for one in skipped})
+    why = "\n".join(f"  {one.name}: {one.reason}" for one in (*skipped, *others))
     raise ArgumentError(
         f"{type(model).__name__} has no hidden layer whose width can be learned."
         + (f" What it has:\n{why}" if why else " It has no layer that reads what another one makes.")
@@ -324,8 +325,8 @@ def _others(model: nn.Module, told: set[str]) -> Iterator[Skipped]:
         if any(parameter is not None and parameter.dim() > 1 for parameter in module._parameters.values()):
             told.add(path)
             refused = recurrent_layer(module)
-            unknown = f"the width of {type(module).__name__} is not learned"
-            yield Skipped(path, refused[0].reason if refused else unknown)
+            unknown = f"the width of {type(module).__name__} is not learned" if path else "it has a weight of its own"
+            yield Skipped(path or "the model itself", refused[0].reason if refused else unknown)
         elif parametrize.is_parametrized(module):
             told.add(path)
             yield Skipped(path, "its weight is computed by a parametrization such as weight norm: remove that first")

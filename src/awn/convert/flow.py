@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, TypeAlias
@@ -11,12 +11,14 @@ from torch import Tensor, fx, nn
 
 from awn.convert.graphs import Shape, Traced
 from awn.convert.layers import acts_by_unit, inputs_of, is_changed, is_depthwise, kind_of, size_names, units_made_by
+from awn.convert.moves import argument, goes_over_units, indexed, numbers_given, reduced, reordered
 from awn.convert.operations import (
     ACTIVATIONS,
-    DEVIATIONS,
+    EXTREMES,
     LIKE_TANH,
     MIXING,
     NO_TENSOR,
+    NOT_AT_ZERO,
     REDUCTIONS,
     SIZES,
     SPATIAL_FUNCTIONS,
@@ -25,13 +27,18 @@ from awn.convert.operations import (
     UNIT_WISE_MODULES,
     torch_name,
 )
-from awn.convert.shapes import after_reduction, after_reshape, from_end
-from awn.convert.spaces import Count, Other, Sizes, Space, Units
+from awn.convert.rest import at_rest, module_at_rest
+from awn.convert.shapes import after_reshape, after_stack, from_end
+from awn.convert.spaces import Count, Other, Pair, Sizes, Space, Units
 from awn.initialise import gain_of
 
 # What a node of the graph gives; None for what is no activation, such as a type.
-Value: TypeAlias = Units | Other | Sizes | Count | None
+Value: TypeAlias = Units | Other | Pair | Sizes | Count | None
 
+_HOOKED = (
+    "has a hook, or a forward of its own. Set it after adapt_, unless it makes the weight, as the old weight norm and "
+    "spectral norm do: those must be removed"
+)
 _RESHAPES = ("view", "reshape", "flatten", "squeeze", "unsqueeze")
 
 
@@ -91,7 +98,7 @@ class Flow:
         inputs = list(self._inputs(node))
         value = inputs[0] if len(inputs) == 1 else None
         if is_changed(module):
-            return self._mixed_by(node, module, "has a hook, or a forward of its own. Set it after adapt_")
+            return self._mixed_by(node, module, _HOOKED)
         if kind_of(module) and not is_depthwise(module):
             return self._weighted(node, module, value)
         if not isinstance(value, Units):
@@ -99,14 +106,16 @@ class Flow:
         if isinstance(module, UNIT_WISE_MODULES):
             if not isinstance(module, nn.Identity | nn.modules.dropout._DropoutNd):
                 value.space.root.gain = gain_of(module)
-            return value
+            return replace(value, rest=module_at_rest(module, value.rest))
         if acts_by_unit(module) and not value.flat and _at_channels(module, value):
             value.space.join(self._own(module), f"a {type(module).__name__}")
-            return value
+            return value.stirred
         if isinstance(module, nn.PReLU) and module.num_parameters == 1:
-            return value
+            return value.stirred
         spatial = next((dims for kind, dims in SPATIAL_MODULES.items() if isinstance(module, kind)), None)
         if spatial is not None and value.dim < -spatial and not getattr(module, "return_indices", False):
+            return value.stirred
+        if isinstance(module, nn.Upsample) and value.rank is not None and value.dim == 1 - value.rank:
             return value
         if isinstance(module, nn.Flatten):
             return self._reshaped(node, "flatten", value, (module.start_dim, module.end_dim))
@@ -158,6 +167,8 @@ class Flow:
             return None
         if asked in SIZES or (name == "getitem" and isinstance(values[0], Sizes)):
             return self._size(node, asked, values[0])
+        if values and isinstance(values[0], Pair) and node.args[1:] in ((0,), ("values",)):
+            return values[0].of
         if name not in _RESHAPES:
             numbers = [value for value in values if isinstance(value, Sizes | Count)]
             self._fix_values(numbers, f"{name} computes with the number of its units, which changes")
@@ -169,83 +180,118 @@ class Flow:
             return Other(f"what {name} gives", self._shapes.get(node)) if activation else None
         if name in UNIT_WISE:
             return self._entry_by_entry(node, name, values)
+        if name == "stack":
+            return self._stacked(node, values)
         value = units[0]
         if len(units) == 1:
             if name in _RESHAPES:
                 return self._reshaped(node, name, value, tuple(arg for arg in node.args[1:] if isinstance(arg, int)))
             if name in REDUCTIONS:
                 return self._reduced(node, name, value)
+            if name in EXTREMES and isinstance(argument(node, 1, "dim", ()), int | tuple):
+                values_found = self._reduced(node, name, value)
+                return Pair(values_found) if isinstance(values_found, Units) else values_found
+            if name in ("matmul", "mm", "bmm") and self._keeps_columns(node, name, value):
+                return replace(value, rank=self._rank(node, None)).stirred
             if name in ("transpose", "permute", "swapaxes"):
-                return self._moved(node, name, value)
+                how = "moves its units. Give example_input, so that it is known where to"
+                return reordered(node, name, value) or self._lost(node, name, how)
             one_result = not node.kwargs.get("return_indices", False)
             if name in SPATIAL_FUNCTIONS and value.dim < -SPATIAL_FUNCTIONS[name] and one_result:
-                return value
-            padding = _argument(node, 1, "pad", None)
+                return value.stirred
+            padding = argument(node, 1, "pad", None)
             if name == "pad" and isinstance(padding, tuple | list) and value.dim < -(len(padding) // 2):
-                return value
+                return value if not argument(node, 3, "value", 0) else replace(value, rest=None)
             if name == "interpolate" and value.rank is not None and value.dim == 1 - value.rank:
                 return value
             if name in ("softmax", "log_softmax", "cumsum"):
-                dim = _argument(node, 1, "dim", None)
+                dim = argument(node, 1, "dim", None)
                 dims = from_end(dim, value.rank) if isinstance(dim, int) else None
                 if dims is not None and value.dim not in dims:
-                    return value
+                    return replace(value, rest=None)
             if name == "getitem":
-                return self._indexed(node, value)
+                return indexed(node, value) or self._mixed(node, "an index", "getitem")
         return self._mixed(node, name, name)
 
     def _entry_by_entry(self, node: fx.Node, name: str, values: list[Value]) -> Value:
-        units = [value for value in values if isinstance(value, Units)]
+        inputs = {each: self._values[each] for each in node.all_input_nodes}
+        rest = at_rest(node, {each: value.rest for each, value in inputs.items() if isinstance(value, Units)})
+        if rest is not None and math.isnan(rest):
+            self._fix_all(node, f"{name} {NOT_AT_ZERO}")
+        several = [value for value in values if isinstance(value, Units)]
+        # One number for all of another layer's units is none of them.
+        units = [value for value in several if value.space.units > 1] or several
         first = units[0]
         if name in ACTIVATIONS or name in LIKE_TANH:
             first.space.root.gain = 1.0 if name in LIKE_TANH else 2**0.5
-        for value in units[1:]:
+        for value in several:
+            if value not in units:
+                value.space.fix(f"{name} applies it to all units of another layer")
             if (value.dim, value.flat) != (first.dim, first.flat):
                 for one in (first, value):
                     one.space.fix(f"{name} joins it with units that lie along another dimension")
-            first.space.join(value.space, name)
+            if value in units:
+                first.space.join(value.space, name)
         for other in values:
-            if isinstance(other, Other) and not _broadcasts(other, first.dim):
+            if isinstance(other, Other) and not other.broadcasts(first.dim):
                 first.space.fix(f"{name} joins its units with {other.what}, whose width is fixed")
-        ranks = [value.rank for value in units] + [_rank_of(value) for value in values if isinstance(value, Other)]
+        ranks = [value.rank for value in values if isinstance(value, Units | Other)]
         known = [rank for rank in ranks if rank is not None]
-        return replace(first, rank=self._rank(node, max(known) if len(known) == len(ranks) else None))
+        return replace(first, rank=self._rank(node, max(known) if len(known) == len(ranks) else None), rest=rest)
+
+    def _keeps_columns(self, node: fx.Node, name: str, value: Units) -> bool:
+        """Whether a product of matrices sums up rows of units, each unit a column by itself: `adjacency @ h`."""
+        left, right = map(self._value_of, node.args) if len(node.args) == 2 else (None, None)
+        a_matrix = name != "matmul" or (value.rank or 0) > 1
+        return right is value and not isinstance(left, Units) and value.dim == -1 and not value.flat and a_matrix
+
+    def _stacked(self, node: fx.Node, values: list[Value]) -> Value:
+        """Activations side by side along a dimension of their own."""
+        first, dim = values[0], argument(node, 1, "dim", 0)
+        if isinstance(first, Units) and isinstance(dim, int):
+            units = [value for value in values if isinstance(value, Units)]
+            alike = len(units) == len(values) and all(replace(one, space=first.space) == first for one in units)
+            place = after_stack(first.dim, first.rank, dim)
+            if alike and place is not None:
+                for other in units[1:]:
+                    first.space.join(other.space, "stack")
+                return replace(first, dim=place, rank=None if first.rank is None else first.rank + 1)
+        return self._mixed(node, "stack", "stack")
 
     def _size(self, node: fx.Node, name: str, value: Value) -> Value:
         """A shape, or a number in it."""
         if isinstance(value, Sizes):
             value, index = value.of, node.args[1]
         elif name == "size" and (len(node.args) > 1 or node.kwargs):
-            index = _argument(node, 1, "dim", None)
+            index = argument(node, 1, "dim", None)
         elif name in ("size", "shape"):
             return Sizes(value) if isinstance(value, Units | Other) else None
         else:
             index = None
-        if index == 0:
+        if index == 0 and not (isinstance(value, Units) and value.rank == -value.dim):
             return Count(None)
-        return Count(value.space) if isinstance(value, Units) and _may_name(index, value) else None
+        return Count(value.space) if isinstance(value, Units) and value.may_lie_at(index) else None
 
     def _reshaped(self, node: fx.Node, name: str, value: Units, dims: tuple[int, ...]) -> Value:
         before, after = self._shape(node.args[0]), self._shapes.get(node)
         if before is not None and after is not None:
             place = after_reshape(before, len(before) + value.dim, after)
             if place is not None and self._follows(node, name, place[0], value.space):
-                return Units(value.space, place[0], len(after), value.flat or place[1])
+                return replace(value, dim=place[0], rank=len(after), flat=value.flat or place[1])
         elif value.rank is not None and value.dim == 1 - value.rank and self._flattens_channels(node, name, dims):
-            return Units(value.space, -1, 2, flat=True)
+            return replace(value, dim=-1, rank=2, flat=True)
         how = (
             "writes a size into the forward, which would not follow the width. Use flatten(1), or -1 in its place"
             if name in ("view", "reshape") and before is not None
             else "moves its units. Give example_input, so that it is known where to"
         )
-        self._fix_all(node, f"{name} {how}")
-        return Other(f"what {name} gives", after)
+        return self._lost(node, name, how)
 
     def _follows(self, node: fx.Node, name: str, place: int, space: Space) -> bool:
         """Whether the size of the units' dimension in a view follows the width: left open, or read from the units."""
         if name not in ("view", "reshape"):
             return True
-        sizes = [self._values[size] if isinstance(size, fx.Node) else size for size in _sizes(node)]
+        sizes = [self._values[size] if isinstance(size, fx.Node) else size for size in numbers_given(node)]
         if -place > len(sizes) or any(isinstance(size, Sizes) for size in sizes):
             return False
         at_place = sizes.pop(place)
@@ -259,43 +305,19 @@ class Flow:
     def _flattens_channels(self, node: fx.Node, name: str, dims: tuple[int, ...]) -> bool:
         """Whether [samples, channels, …] becomes [samples, channels · …], as far as that is told without shapes."""
         if name == "flatten":
-            start = dims[0] if dims else _argument(node, 1, "start_dim", 0)
-            end = dims[1] if len(dims) > 1 else _argument(node, 2, "end_dim", -1)
+            start = dims[0] if dims else argument(node, 1, "start_dim", 0)
+            end = dims[1] if len(dims) > 1 else argument(node, 2, "end_dim", -1)
             return start == 1 and end == -1
-        sizes = _sizes(node)
+        sizes = numbers_given(node)
         samples = isinstance(sizes[0], fx.Node) and self._values[sizes[0]] == Count(None) if sizes else False
         return name in ("view", "reshape") and samples and sizes[1:] == [-1]
 
     def _reduced(self, node: fx.Node, name: str, value: Units) -> Value:
-        dims = from_end(_argument(node, 1, "dim", ()), value.rank)
-        if dims and not value.flat and (len(node.args) < 3 or name not in DEVIATIONS):
-            keepdim = bool(_argument(node, 2, "keepdim", False))
-            dim = after_reduction(value.dim, dims, keepdim)
-            if dim is not None:
-                rank = value.rank if keepdim or value.rank is None else value.rank - len(dims)
-                return Units(value.space, dim, rank)
-        self._fix_all(node, f"{name} may sum over its units. Give example_input, or leave the width fixed")
-        return Other(f"what {name} gives", self._shapes.get(node))
-
-    def _moved(self, node: fx.Node, name: str, value: Units) -> Value:
-        """Dimensions in another order."""
-        dims = from_end(_sizes(node), value.rank)
-        if dims is not None and name == "permute":
-            return Units(value.space, dims.index(value.dim) - len(dims), len(dims), value.flat)
-        if dims is not None and len(dims) == 2:
-            swap = {dims[0]: dims[1], dims[1]: dims[0]}
-            return Units(value.space, swap.get(value.dim, value.dim), value.rank, value.flat)
-        self._fix_all(node, f"{name} moves its units. Give example_input, so that it is known where to")
-        return Other(f"what {name} gives", self._shapes.get(node))
-
-    def _indexed(self, node: fx.Node, value: Units) -> Value:
-        """`x[:, -1]` and its like: the dimensions after those that are named stay as they are."""
-        index = node.args[1] if isinstance(node.args[1], tuple) else (node.args[1],)
-        plain = all(isinstance(one, int | slice) for one in index)
-        if plain and value.rank is not None and len(index) <= value.rank + value.dim:
-            taken = sum(isinstance(one, int) for one in index)
-            return replace(value, rank=self._rank(node, value.rank - taken))
-        return self._mixed(node, "an index", "getitem")
+        after = reduced(node, name, value)
+        if after is not None:
+            return after
+        how = "goes over its units" if goes_over_units(node, value) else "may go over its units. Give example_input"
+        return self._lost(node, name, f"{how}, or leave the width fixed")
 
     # What nodes have in common
 
@@ -316,6 +338,10 @@ class Flow:
 
     def _mixed(self, node: fx.Node, what: str, kind: str) -> Value:
         why = MIXING.get(kind, "may mix its units: no rule knows it. Name the layers with groups=, or add a rule")
+        return self._lost(node, what, why)
+
+    def _lost(self, node: fx.Node, what: str, why: str) -> Value:
+        """After an operation that units cannot be followed through: their number must stay."""
         self._fix_all(node, f"{what} {why}")
         return Other(f"what {what.rstrip(',')} gives", self._shapes.get(node))
 
@@ -324,20 +350,20 @@ class Flow:
         what = f"{node.target!r}, a {kind},"
         if size_names(module):
             self.fix(module, f"{what} {why or 'acts on something else than units'}")
-        if why is None:
-            return self._mixed(node, what, kind)
-        self._fix_all(node, f"{what} {why}")
-        return Other(f"what {node.target!r} gives", self._shapes.get(node))
+        return self._mixed(node, what, kind) if why is None else self._lost(node, what, why)
 
     def _fix_all(self, node: fx.Node, reason: str) -> None:
         self._fix_values(self._inputs(node), reason)
 
     def _fix_values(self, values: Iterable[Value], reason: str) -> None:
         for value in values:
-            if isinstance(value, Sizes):
+            if isinstance(value, Sizes | Pair):
                 value = value.of
             if isinstance(value, Units | Count) and value.space is not None:
                 value.space.fix(reason)
+
+    def _value_of(self, argument: Any) -> Value:
+        return self._values[argument] if isinstance(argument, fx.Node) else None
 
     def _shape(self, argument: Any) -> Shape | None:
         return self._shapes.get(argument) if isinstance(argument, fx.Node) else None
@@ -354,32 +380,3 @@ def _at_channels(module: nn.Module, value: Units) -> bool:
         return kind is not None and value.dim == kind.unit_dim and value.space.units == units_made_by(module)
     fits: bool = value.space.units == units_made_by(module)
     return fits and (value.rank is None or value.dim == 1 - value.rank)
-
-
-def _broadcasts(other: Other, dim: int) -> bool:
-    """Whether the other has one entry along the units' dimension, for all units the same."""
-    return other.shape is not None and (len(other.shape) < -dim or other.shape[dim] == 1)
-
-
-def _argument(node: fx.Node, place: int, name: str, default: Any) -> Any:
-    return node.args[place] if len(node.args) > place else node.kwargs.get(name, default)
-
-
-def _sizes(node: fx.Node) -> list[Any]:
-    """The numbers that a view, a reshape or a permute is given, in a list or one by one."""
-    given = (*node.args[1:], *node.kwargs.values())
-    return list(itertools.chain.from_iterable(size if isinstance(size, tuple | list) else [size] for size in given))
-
-
-def _rank_of(other: Other) -> int | None:
-    return None if other.shape is None else len(other.shape)
-
-
-def _may_name(index: Any, value: Units) -> bool:
-    """Whether an index into the shape of an activation may name the dimension of its units."""
-    if isinstance(index, int):
-        dims = from_end(index, value.rank)
-        return dims is None or dims == [value.dim]
-    if value.rank is not None and isinstance(index, slice):
-        return value.rank + value.dim in range(value.rank)[index]
-    return index != slice(None, -1, None) or value.dim < -1

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import CodeType, FunctionType
 from typing import Any, TypeAlias
@@ -17,8 +17,9 @@ import torch
 from torch import Tensor, fx, nn
 from torch.utils import _pytree as pytree
 
-from awn.checkpoint import random_states
-from awn.convert.layers import is_changed, size_names
+from awn.checkpoint import random_states, set_random_states
+from awn.convert.layers import is_changed, kind_of, size_names
+from awn.convert.operations import NO_TENSOR, SIZES, torch_name
 from awn.convert.untouched import untouched
 
 Shape: TypeAlias = tuple[int, ...]
@@ -34,10 +35,11 @@ class UntraceableError(Exception):
 
 @dataclass(frozen=True)
 class Call:
-    """The arguments that a module was called with, and what it returned."""
+    """The arguments that a module was called with, the random states at that time, and what it returned."""
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
+    random: Any
     result: Any
 
 
@@ -70,7 +72,7 @@ def graphs_of(module: nn.Module, opaque: Collection[nn.Module], calls: Sequence[
         for call, concrete in ways:
             with untouched(module):
                 module.train(training)
-                graph = _trace(module, opaque, concrete)
+                graph = _trace(module, opaque, concrete, call)
                 kept = [proxy.node for part in module.modules() for proxy in _proxies(part.__dict__)]
                 # Tensors that the code makes out of nothing are lent to the module by the tracer.
                 constants = {node: getattr(module, name) for node in graph.nodes if (name := _constant(node))}
@@ -92,8 +94,8 @@ def _refuse_questions(module: nn.Module, opaque: Collection[nn.Module]) -> None:
     for function in _functions_of_forward(module, opaque):
         if _QUESTIONS & _names_in(function.__code__):
             raise UntraceableError(
-                f"{function.__name__} of {type(module).__name__} asks what kind of value it has; "
-                "give example_input, so that it is known what the answer is"
+                f"{function.__name__} of {type(module).__name__} asks what kind of value it has, which is another when "
+                "it is traced"
             )
 
 
@@ -148,7 +150,7 @@ def layers_measured(module: nn.Module, opaque: Collection[nn.Module], calls: Seq
                 for name in size_names(layer):
                     setattr(layer, name, getattr(layer, name) + 1)
             try:
-                return str(_trace(module, opaque, concrete))
+                return str(_trace(module, opaque, concrete, calls[0] if calls else None))
             except UntraceableError as error:  # an assertion about sizes
                 return str(error)
 
@@ -162,6 +164,8 @@ def is_of_library(module: nn.Module) -> bool:
     >>> is_of_library(nn.Linear(2, 2)), is_of_library(nn.Sequential())
     (True, False)
     """
+    if kind_of(module) is not None:  # of torch, or in all that counts like a layer of torch
+        return True
     return type(module).__module__.startswith(_NOT_TRACED) and not isinstance(module, nn.Sequential)
 
 
@@ -169,18 +173,59 @@ class _Tracer(fx.Tracer):
     # As parameters are: what a forward computes from a norm's statistics is then seen.
     proxy_buffer_attributes = True
 
-    def __init__(self, opaque: Collection[nn.Module]) -> None:
+    def __init__(self, opaque: Collection[nn.Module], concrete: Mapping[str, Any], call: Call | None) -> None:
         super().__init__()
-        self._opaque = opaque
+        self._opaque, self._concrete, self._call = opaque, concrete, call
+        self._answers = False  # whether modules are run, and not traced
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
         return m in self._opaque or is_of_library(m) or is_changed(m)
 
+    def to_bool(self, obj: fx.Proxy) -> bool:
+        """A condition about shapes has the answer of the example; about numbers, none that would hold for others."""
+        if self._call is None or not _is_of_shapes(obj.node):
+            return super().to_bool(obj)
+        so_far, copies = fx.Graph(), dict[fx.Node, fx.Node]()
+        so_far.graph_copy(self.graph, copies)
+        so_far.output(copies[obj.node])
+        assert isinstance(self.root, nn.Module)
+        values = _placed(self.root, so_far, self._call, self._concrete)
+        states, self._answers = random_states(), True
+        try:
+            with torch.no_grad():
+                return bool(fx.Interpreter(fx.GraphModule(self.root, so_far)).run(*values))
+        finally:
+            set_random_states(states)
+            self._answers = False
 
-def _trace(module: nn.Module, opaque: Collection[nn.Module], concrete: Mapping[str, Any]) -> fx.Graph:
+    def call_module(
+        self, m: nn.Module, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Run a module to answer a question; else as torch traces it."""
+        return forward(*args, **kwargs) if self._answers else super().call_module(m, forward, args, kwargs)
+
+    def getattr(self, attr: str, attr_val: Any, parameter_proxy_cache: dict[str, Any]) -> Any:
+        """A parameter itself to answer a question; else what stands for it."""
+        return attr_val if self._answers else super().getattr(attr, attr_val, parameter_proxy_cache)
+
+
+def _is_of_shapes(node: fx.Node) -> bool:
+    """Whether a value comes from the shapes, or the kinds, of activations alone."""
+    name = torch_name(node.target)
+    if (str(node.args[1]) if name == "getattr" else name) in SIZES | NO_TENSOR:
+        return True
+    by_python = getattr(node.target, "__module__", None) == "_operator"
+    return by_python and all(map(_is_of_shapes, node.all_input_nodes))
+
+
+def _trace(
+    module: nn.Module, opaque: Collection[nn.Module], concrete: Mapping[str, Any], call: Call | None
+) -> fx.Graph:
     before = random_states()
     try:
-        graph = _Tracer(opaque).trace(module, concrete_args=dict(concrete))
+        graph = _Tracer(opaque, concrete, call).trace(module, concrete_args=dict(concrete))
+    except UntraceableError:
+        raise
     except Exception as error:  # whatever code of others does that cannot be traced
         why = _first_line(error)
         raise UntraceableError(f"the forward of {type(module).__name__} cannot be traced: {why}") from error
@@ -190,7 +235,7 @@ def _trace(module: nn.Module, opaque: Collection[nn.Module], concrete: Mapping[s
 
 
 def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
+    return (str(error).splitlines() or [type(error).__name__])[0].split(". ")[0].rstrip(".")
 
 
 def _parameters(module: nn.Module) -> dict[str, inspect.Parameter]:
@@ -244,13 +289,9 @@ def _shapes(
 ) -> dict[fx.Node, Shape]:
     """The shape of every activation in a call; `check`: and whether the graph computes what the module did."""
     reader = _ShapeReader(fx.GraphModule(module, graph))
-    bound = inspect.signature(module.forward).bind(*call.args, **call.kwargs).arguments
-    # To the name of an argument that is no tensor the tracer adds a number.
-    values = [
-        bound[name] if name in bound else concrete[re.sub(r"_\d+$", "", name)]
-        for name in (str(node.target) for node in graph.nodes if node.op == "placeholder")
-    ]
+    values = list(_placed(module, graph, call, concrete))
     module.eval()
+    set_random_states(call.random)
     try:
         with torch.no_grad():
             result = reader.run(*values)
@@ -260,6 +301,21 @@ def _shapes(
     if check and not _same(result, call.result):
         raise UntraceableError(f"the forward of {type(module).__name__} computes something else than what was traced")
     return {node: reader.shapes[node.name] for node in graph.nodes if node.name in reader.shapes}
+
+
+def _placed(module: nn.Module, graph: fx.Graph, call: Call, concrete: Mapping[str, Any]) -> Iterator[Any]:
+    """The arguments of a call in the order in which a graph takes them."""
+    bound = inspect.signature(module.forward).bind(*call.args, **call.kwargs)
+    bound.apply_defaults()
+    for name in (str(node.target) for node in graph.nodes if node.op == "placeholder"):
+        given = bound.arguments.get(name.lstrip("*"))
+        if name.startswith("**"):
+            if given:
+                raise UntraceableError(f"the forward of {type(module).__name__} is given {name}, which is not traced")
+        elif name.startswith("*"):
+            yield from given or ()
+        else:  # to the name of an argument that is no tensor the tracer adds a number
+            yield given if name in bound.arguments else concrete[re.sub(r"_\d+$", "", name)]
 
 
 def _same(one: Any, two: Any) -> bool:

@@ -36,6 +36,8 @@ _KINDS: dict[str, Kind] = {
     "ConvTranspose2d": Kind(1, 0, *_CHANNELS, -3),
     "ConvTranspose3d": Kind(1, 0, *_CHANNELS, -4),
 }
+# A subclass with one of these may do something else with its weight.
+_ACTS_BY = frozenset(["forward", "_conv_forward", "__call__", "__getattr__", "__getattribute__", "weight", "bias"])
 # Hugging Face's linear layer of GPT-2, known by its name so that the library need not be there.
 _HF_CONV1D = Kind(1, 0, "nf", "nx", -1)
 
@@ -43,15 +45,21 @@ _HF_CONV1D = Kind(1, 0, "nf", "nx", -1)
 def kind_of(layer: nn.Module) -> Kind | None:
     """How a layer lays out its weight; None if it is none that makes units from a weighted sum of its inputs.
 
-    The class must be one of torch's own, or Hugging Face's Conv1D, and no subclass, which may use its weight otherwise.
+    The class must be one of torch's own, Hugging Face's Conv1D, or a subclass that uses its weight as torch's does: one
+    with another start, say.
 
     >>> kind_of(nn.Conv2d(3, 8, 3))
     Kind(out_dim=0, in_dim=1, out_name='out_channels', in_name='in_channels', unit_dim=-3)
     """
-    name, home = type(layer).__name__, type(layer).__module__
-    if name == "Conv1D" and home.startswith("transformers."):
-        return _HF_CONV1D
-    return _KINDS.get(name) if home in ("torch.nn.modules.linear", "torch.nn.modules.conv") else None
+    for place, cls in enumerate(type(layer).__mro__):
+        name, home = cls.__name__, cls.__module__
+        if name == "Conv1D" and home.startswith("transformers."):
+            return _HF_CONV1D if place == 0 else None
+        if home in ("torch.nn.modules.linear", "torch.nn.modules.conv"):
+            return _KINDS.get(name) if place == 0 or "weight" in layer._parameters else None
+        if home.startswith("torch.") or not _ACTS_BY.isdisjoint(vars(cls)):
+            return None
+    return None
 
 
 def is_depthwise(layer: nn.Module) -> bool:

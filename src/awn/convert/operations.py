@@ -14,10 +14,11 @@ _LIKE_TANH = "sigmoid sigmoid_ tanh tanh_ softsign hardtanh hardtanh_ hardsigmoi
 _ENTRY_BY_ENTRY = """
     logsigmoid tanhshrink softshrink hardshrink threshold
     dropout dropout_ dropout1d dropout2d dropout3d alpha_dropout feature_alpha_dropout
-    abs neg exp log log1p sqrt rsqrt square pow sin cos erf clamp clamp_ clamp_min clamp_max clip round floor ceil sign
-    reciprocal contiguous clone detach to float double half bfloat16 type type_as
+    abs neg exp log log2 log10 log1p sqrt rsqrt reciprocal square pow sin cos erf
+    clamp clamp_ clamp_min clamp_max clip round floor ceil sign
+    contiguous clone detach to float double half bfloat16 type type_as
     add add_ iadd sub sub_ isub mul mul_ imul div div_ truediv itruediv maximum minimum masked_fill addcmul lerp
-    zeros_like ones_like expand_as
+    gt lt ge le eq ne logical_and logical_or logical_not where zeros_like ones_like expand_as
 """
 ACTIVATIONS = frozenset(_ACTIVATIONS.split())
 LIKE_TANH = frozenset(_LIKE_TANH.split())
@@ -29,9 +30,13 @@ NO_TENSOR = frozenset(["dim", "dtype", "device", "ndim", "is_floating_point", "_
 # They give a shape, or a number from it.
 SIZES = frozenset(["size", "shape", "numel", "nelement", "len"])
 
-# Their third argument says something about the divisor; of the others, whether the dimension is kept.
-DEVIATIONS = frozenset(["std", "var"])
-REDUCTIONS = frozenset(["mean", "sum", "amax", "amin"]) | DEVIATIONS
+REDUCTIONS = frozenset(["mean", "sum", "amax", "amin", "var"])
+# They give values, and where those were.
+EXTREMES = frozenset(["max", "min"])
+DIVISIONS = frozenset(["div", "div_", "truediv", "itruediv"])
+PRODUCTS = frozenset(["mul", "mul_", "imul"])
+# They, or their slopes, are not finite at 0 or below.
+NOT_EVERYWHERE = frozenset(["log", "log2", "log10", "sqrt", "rsqrt", "reciprocal"])
 
 UNIT_WISE_MODULES: tuple[type[nn.Module], ...] = (
     nn.Identity,
@@ -74,6 +79,10 @@ SPATIAL_FUNCTIONS: dict[str, int] = {
 }
 
 _LEAVE = "leave the layer's width fixed"
+NOT_AT_ZERO = (
+    "may not be finite, or have no slope, where its units are 0, as in the room for units to come. Add a small number "
+    f"before it, or {_LEAVE}"
+)
 _BATCH_NORM = f"Use a batch norm there, or {_LEAVE}"
 # What mixes units, with what to do about it.
 MIXING: dict[str, str] = {
@@ -86,9 +95,15 @@ MIXING: dict[str, str] = {
     **dict.fromkeys(("GroupNorm", "group_norm"), f"normalises units in groups. {_BATCH_NORM}"),
     **dict.fromkeys(("Softmax", "softmax", "log_softmax"), f"divides by a sum over all units: {_LEAVE}"),
     **dict.fromkeys(("cat", "concat"), "lays its units beside others. Read each part by a layer of its own, and add"),
+    "pad": f"adds entries among its units: {_LEAVE}",
     **dict.fromkeys(("chunk", "split"), "takes its units apart by their places. Make the parts by layers of their own"),
     "getitem": "picks entries by their places. Give example_input, so that it is known which, or leave the width fixed",
-    **dict.fromkeys(("matmul", "bmm", "einsum"), f"multiplies units with each other: {_LEAVE}"),
+    **dict.fromkeys(
+        ("matmul", "bmm", "mm", "einsum"),
+        f"multiplies units with each other, or so it seems without example_input: {_LEAVE}",
+    ),
+    "std": "has no slope where its units do not vary, as in the room for units to come. Use the root of var plus a "
+    "small number",
     **dict.fromkeys(
         ("scaled_dot_product_attention", "MultiheadAttention"), "mixes units: the width of attention is not learned"
     ),

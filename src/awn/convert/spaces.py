@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from torch import nn
 
 from awn.convert.hidden import Hidden, Refusal
 from awn.convert.layers import is_depthwise, kind_of
+from awn.convert.shapes import from_end
 
 
 class Space:
@@ -56,20 +58,21 @@ class Space:
         two._joined_to = one
         return one
 
-    def found(self, order: Mapping[nn.Module, int]) -> Hidden | Refusal | None:
-        """What came of it: a hidden axis, a layer whose width stays fixed, or nothing if no layer makes the units.
+    def found(self, order: Mapping[nn.Module, int]) -> list[Hidden | Refusal]:
+        """What came of it: a hidden axis, layers whose width stays fixed, or nothing if no layer makes the units.
 
         `order` is the place of each module in the model: the first that makes units gives them their name.
         """
         makers = sorted(self.makers, key=order.__getitem__)
         weighted = [layer for layer in makers if kind_of(layer) and not is_depthwise(layer)]
         if not weighted:
-            return None
+            return []
         if self.reason is None and not self.readers:
             self.fix("no layer reads its units")
         if self.reason is not None:
-            return Refusal(weighted[0], self.reason)
-        return Hidden(tuple(dict.fromkeys([weighted[0], *makers])), tuple(dict.fromkeys(self.readers)), self.gain)
+            return [Refusal(layer, self.reason) for layer in dict.fromkeys(weighted)]
+        made_by, read_by = dict.fromkeys([weighted[0], *makers]), dict.fromkeys(self.readers)
+        return [Hidden(tuple(made_by), tuple(read_by), self.gain)]
 
 
 @dataclass(frozen=True)
@@ -77,13 +80,28 @@ class Units:
     """An activation that carries units along dimension `dim`, counted from the end.
 
     `flat`: the dimension holds an equal number of entries for each unit, after a flatten. `rank` is the number
-    of dimensions, if it is known.
+    of dimensions, if it is known. `rest` is what stands in the room for units to come, if that is known.
     """
 
     space: Space
     dim: int
     rank: int | None = None
     flat: bool = False
+    rest: float | None = 0.0
+
+    @property
+    def stirred(self) -> Units:
+        """The same after an operation that leaves zeros, but perhaps no other number."""
+        return self if self.rest == 0 else replace(self, rest=None)
+
+    def may_lie_at(self, index: Any) -> bool:
+        """Whether an index into the shape may name the dimension of the units."""
+        if isinstance(index, int):
+            dims = from_end(index, self.rank)
+            return dims is None or dims == [self.dim]
+        if self.rank is not None and isinstance(index, slice):
+            return self.rank + self.dim in range(self.rank)[index]
+        return bool(index != slice(None, -1, None)) or self.dim < -1
 
 
 @dataclass(frozen=True)
@@ -92,6 +110,22 @@ class Other:
 
     what: str
     shape: tuple[int, ...] | None = None
+
+    @property
+    def rank(self) -> int | None:
+        """The number of dimensions, if it is known."""
+        return None if self.shape is None else len(self.shape)
+
+    def broadcasts(self, dim: int) -> bool:
+        """Whether it has one entry along the dimension of units, for all of them the same."""
+        return self.shape is not None and (len(self.shape) < -dim or self.shape[dim] == 1)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Values that carry units, and beside them the places where they were found."""
+
+    of: Units
 
 
 @dataclass(frozen=True)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
+from awn.checkpoint import random_states
+from awn.convert.calls import modules_called
 from awn.convert.flow import Flow
 from awn.convert.graphs import Call, UntraceableError, graphs_of, is_of_library, layers_measured
 from awn.convert.hidden import Hidden, Refusal
@@ -29,15 +32,16 @@ def find_hidden(model: nn.Module, example_input: Any = None) -> list[Hidden | Re
     >>> [type(found).__name__ for found in find_hidden(model)]
     ['Hidden', 'Refusal', 'Refusal']
     """
-    search = _Search(model, None if example_input is None else _record_calls(model, example_input))
+    search = _Search(model, None if example_input is None else _run_example(model, example_input))
     return search.visit(model)
 
 
 class _Search:
     """The search through the tree of modules, from the leaves up: what cannot be traced is a leaf to its parent."""
 
-    def __init__(self, model: nn.Module, calls: Mapping[nn.Module, Sequence[Call]] | None) -> None:
-        self.calls = calls
+    def __init__(self, model: nn.Module, example: _Example | None) -> None:
+        self.calls = None if example is None else example.calls
+        self.surroundings = {} if example is None else example.surroundings
         self.opaque: set[nn.Module] = set()
         self.found: dict[nn.Module, Found] = {}
         self.paths: dict[nn.Module, list[str]] = {}
@@ -69,7 +73,9 @@ class _Search:
             graphs = graphs_of(module, self.opaque, calls)
         except UntraceableError as error:
             self.opaque.add(module)
-            why = f"{error}. Name the layers with groups=, or add a rule"
+            way_out = "Name" if self.calls is not None else "Give example_input, name"
+            why = f"{error}. {way_out} the layers with groups=, or add a rule"
+            inside = inside if self.calls is not None else [_not_taken_apart(each, module) for each in inside]
             return [*inside, *(Refusal(layer, why) for layer in _loose_layers(module))]
         flow = Flow(module)
         for graph in graphs:
@@ -77,7 +83,7 @@ class _Search:
         for layer in layers_measured(module, self.opaque, calls):
             flow.fix(layer, f"the forward of {type(module).__name__} computes with the size of a layer")
         order = {each: place for place, each in enumerate(module.modules())}
-        found = [each for space in flow.spaces if (each := space.found(order)) is not None]
+        found = [each for space in flow.spaces for each in space.found(order)]
         within = [leaf for leaf in flow.leaves if leaf in self.opaque and list(leaf.children())]
         hidden_within = {layer for leaf in within for layer in leaf.modules()}
         found = [_not_used_in(each, hidden_within) for each in found]
@@ -92,7 +98,8 @@ class _Search:
         if isinstance(found, Hidden):
             for layer in (*found.producers, *found.consumers):
                 for path in self.paths[layer]:
-                    if not path.startswith(tuple(self.paths[scope])):
+                    by_another = not path.startswith(tuple(self.paths[scope]))
+                    if by_another or any(scope not in around for around in self.surroundings.get(layer, [])):
                         return Refusal(found.producers[0], f"another part of the model uses {path.rstrip('.')!r} too")
         return found
 
@@ -113,23 +120,49 @@ def _not_used_in(found: Hidden | Refusal, others: set[nn.Module]) -> Hidden | Re
     return found
 
 
-def _record_calls(model: nn.Module, example_input: Any) -> dict[nn.Module, list[Call]]:
-    """What every module is called with in a forward of the example, each kind of call once."""
+def _not_taken_apart(found: Hidden | Refusal, parent: nn.Module) -> Hidden | Refusal:
+    """A hidden axis in a part of a module that was not traced, whose forward may use the layers of the part alone."""
+    if not isinstance(found, Hidden):
+        return found
+    called, layers = modules_called(parent), {*found.producers, *found.consumers}
+    forward, way_out = f"the forward of {type(parent).__name__}", "Give example_input, so that it is known what it does"
+    if called is None:
+        return Refusal(found.producers[0], f"the source of {forward}, which may use it, is not at hand. {way_out}")
+    for module in called:
+        if module in layers or 0 < len(layers & set(module.modules())) < len(layers):
+            return Refusal(found.producers[0], f"{forward} seems to use it, or what reads it, alone. {way_out}")
+    return found
+
+
+@dataclass(frozen=True)
+class _Example:
+    """What a forward of an example did: the calls of every module, each kind once, and inside of which others."""
+
+    calls: dict[nn.Module, list[Call]]
+    surroundings: dict[nn.Module, list[set[nn.Module]]]
+
+
+def _run_example(model: nn.Module, example_input: Any) -> _Example:
     calls: dict[nn.Module, dict[Any, Call]] = {}
-    under_way: list[Any] = []
+    surroundings: dict[nn.Module, list[set[nn.Module]]] = {}
+    under_way: list[tuple[nn.Module, Any]] = []
 
     def before(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        under_way.append(_copied((args, kwargs)))
+        surroundings.setdefault(module, []).append({each for each, _ in under_way})
+        under_way.append((module, None if is_of_library(module) else (_copied((args, kwargs)), random_states())))
 
     def after(module: nn.Module, _: Any, __: Any, result: Any) -> None:
-        args, kwargs = under_way.pop()
-        calls.setdefault(module, {}).setdefault(_kind((args, kwargs)), Call(args, kwargs, _copied(result)))
+        _, noted = under_way.pop()
+        if noted is not None:
+            (args, kwargs), states = noted
+            call = Call(args, kwargs, states, _copied(result))
+            calls.setdefault(module, {}).setdefault(_kind((args, kwargs)), call)
 
     with contextlib.ExitStack() as undo:
         undo.enter_context(untouched(model))
         undo.enter_context(torch.no_grad())
         model.eval()
-        for module in (each for each in model.modules() if not is_of_library(each)):
+        for module in model.modules():
             undo.callback(module.register_forward_pre_hook(before, with_kwargs=True).remove)
             undo.callback(module.register_forward_hook(after, with_kwargs=True).remove)
         given, named = as_call(example_input)
@@ -137,7 +170,7 @@ def _record_calls(model: nn.Module, example_input: Any) -> dict[nn.Module, list[
             model(*given, **named)
         except Exception as error:
             raise ArgumentError(f"example_input does not run through the model: {error}") from error
-    return {module: list(each.values()) for module, each in calls.items()}
+    return _Example({module: list(each.values()) for module, each in calls.items()}, surroundings)
 
 
 def _kind(arguments: Any) -> Any:
