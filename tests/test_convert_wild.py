@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -93,9 +94,135 @@ def test_a_part_that_is_taken_apart_is_not_traced_by_itself(kind: Any, example: 
     assert model(x).shape == before.shape
 
 
-class Whole(Parts):
+class ByUnpacking(Parts):
     def forward(self, x: Tensor) -> Tensor:
         assert x.sum() < 1e6
+        up, down = self.part
+        return self.head(down(torch.softmax(up(x), -1)))
+
+
+class ByStar(Parts):
+    def forward(self, x: Tensor) -> Tensor:
+        assert x.sum() < 1e6
+        return self.head(self.run(x, *self.part))
+
+    def run(self, x: Tensor, *layers: nn.Module) -> Tensor:
+        return _one_by_one(layers, x)
+
+
+class ByStaticMethod(Parts):
+    def forward(self, x: Tensor) -> Tensor:
+        assert x.sum() < 1e6
+        return self.head(self.run(self.part, x))
+
+    @staticmethod
+    def run(layers: Any, x: Tensor) -> Tensor:
+        return _one_by_one(layers, x)
+
+
+class ByInnerFunction(Parts):
+    def forward(self, x: Tensor) -> Tensor:
+        assert x.sum() < 1e6
+
+        def run(layers: Any) -> Tensor:
+            return _one_by_one(layers, x)
+
+        return self.head(run(self.part))
+
+
+class ByWeight(Parts):
+    def forward(self, x: Tensor) -> Tensor:
+        assert x.sum() < 1e6
+        return self.head(self.part(x)) + torch.relu(F.linear(x, self.part[0].weight)).mean()
+
+
+class ByPlainForward(Parts):
+    def forward(self, x: Tensor) -> Tensor:
+        assert x.sum() < 1e6
+        return self.head(self.part(x)) + self.part[0].forward(x).shape[-1]
+
+
+class ByGenerator(Parts):
+    def forward(self, x: Tensor) -> Tensor:
+        assert x.sum() < 1e6
+        return self.head(_one_by_one(self.layers(), x))
+
+    def layers(self) -> Iterator[nn.Module]:
+        yield from self.part
+
+
+class ByPlainAttribute(Parts):
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept = {"layers": [self.part]}
+
+    def forward(self, x: Tensor) -> Tensor:
+        assert x.sum() < 1e6
+        return self.head(_one_by_one(self.kept["layers"][0], x))
+
+
+class ByBase(ByUnpacking):
+    def forward(self, x: Tensor) -> Tensor:
+        assert x.sum() < 1e6
+        return super().forward(x)
+
+
+def undone(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    def run(*args: Any) -> Tensor:
+        assert args[1].sum() < 1e6
+        return function(*args)
+
+    return run
+
+
+class ByDecorated(Parts):
+    @undone
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(_one_by_one(self.part, x))
+
+
+class Sibling(nn.Module):
+    """Holds a part of another module, and uses its layers."""
+
+    def __init__(self, part: nn.Module) -> None:
+        super().__init__()
+        self.kept = [part]
+
+    def forward(self, x: Tensor) -> Tensor:
+        assert x.sum() < 1e6
+        return torch.softmax(self.kept[0][0](x), -1).std()
+
+
+class BySibling(Parts):
+    def __init__(self) -> None:
+        super().__init__()
+        self.sibling = Sibling(self.part)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.part(x)) + self.sibling(x)
+
+
+@with_or_without_example
+@pytest.mark.parametrize(
+    "kind",
+    [
+        *(ByUnpacking, ByStar, ByStaticMethod, ByInnerFunction, ByWeight, ByPlainForward, ByGenerator),
+        *(ByPlainAttribute, ByBase, ByDecorated, BySibling),
+    ],
+)
+def test_no_way_of_taking_a_part_apart_goes_unseen(kind: Any, example: bool) -> None:
+    model, x = kind(), torch.randn(3, 5)
+    before = model(x)
+    with contextlib.suppress(awn.AwnError):  # none of it can be adapted
+        awn.adapt_(model, example_input=x if example else None)
+    widths = {group.name for group in awn.find_groups(model)}
+    assert "part.0" not in widths
+    assert model(x).shape == before.shape
+
+
+class Whole(Parts):
+    def forward(self, x: Tensor) -> Tensor:
+        assert x.sum() < 1e6 or self.part.training
         h = checkpoint(self.part, x, use_reentrant=False)
         return self.head(self.free(h))
 
@@ -127,6 +254,10 @@ NOT_FINITE: dict[str, Callable[[Tensor], Tensor]] = {
     "truediv": by_units,
     "truediv ": by_their_mean,
     "std": lambda h: h - h.std(1, keepdim=True),
+    "masked_fill": lambda h: h.masked_fill(h == 0, -torch.inf).softmax(1),
+    "where": lambda h: torch.where(h == 0, torch.inf, h),
+    "log ": lambda h: torch.log(h * h + 1e-40),
+    "sqrt ": lambda h: (h**2 + 1).sub_(1).sqrt(),
 }
 
 
@@ -230,6 +361,51 @@ def test_an_example_does_not_keep_parts_with_noise_from_being_seen() -> None:
 
 
 # Layers that are almost torch's own
+
+
+class OwnNorm(nn.BatchNorm1d):
+    def forward(self, x: Tensor) -> Tensor:
+        return x - x.mean(1, keepdim=True) if x.mean() > -100 else x
+
+
+@with_or_without_example
+def test_a_norm_with_a_forward_of_its_own_is_not_trusted(example: bool) -> None:
+    model = nn.Sequential(nn.Linear(5, 8), OwnNorm(8), nn.Linear(8, 3))
+    assert "OwnNorm, may mix its units" in reasons(model, torch.randn(4, 5), example=example)["all"]
+
+
+class Asks(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(5, 8), nn.Linear(8, 3)
+
+    def forward(self, x: Tensor, size: Tensor) -> Tensor:
+        h = self.first(x)
+        return self.second(torch.relu(h) if size > 3 else torch.softmax(h, -1))
+
+
+def test_a_condition_about_an_input_is_none_about_shapes_whatever_its_name() -> None:
+    assert "cannot be traced" in reasons(Asks(), torch.randn(3, 5), torch.tensor(9))["all"]
+
+
+def test_arguments_may_be_named() -> None:
+    model = Applied(lambda h: torch.transpose(torch.div(input=torch.transpose(input=h, dim0=0, dim1=1), other=2), 0, 1))
+    awn.adapt_(model, example_input=torch.randn(3, 5))
+    assert awn.widths(model) == {"first": 8}
+
+
+def test_the_places_of_the_largest_entries_may_be_dropped() -> None:
+    def largest(h: Tensor) -> Tensor:
+        values, _ = h.max(1)
+        return values
+
+    model = Applied(largest)
+    awn.adapt_(model, example_input=torch.randn(3, 4, 5))
+    assert awn.widths(model) == {"first": 8}
+
+
+def test_a_variance_of_everything_goes_over_the_units() -> None:
+    assert "var goes over its units" in reasons(Applied(lambda h: h / (h.var(False) + 1)), torch.randn(3, 5))["all"]
 
 
 class OwnForward(nn.Linear):

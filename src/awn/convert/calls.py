@@ -1,7 +1,7 @@
-"""Calls: which modules a forward calls that cannot be traced, as far as its source tells.
+"""Calls: whether a forward that cannot be traced uses its parts as wholes, as far as its source tells.
 
-A part of a model may be traced by itself only if the rest calls it as a whole. What takes it apart, such as a loop over
-the layers of an `nn.Sequential`, sees its hidden units.
+A part of a model may be traced by itself only if the rest calls it, and does nothing else with it: a loop over the
+layers of an `nn.Sequential` sees its hidden units. So every mention of a part must be one that is known to be harmless.
 """
 
 from __future__ import annotations
@@ -9,146 +9,192 @@ from __future__ import annotations
 import ast
 import inspect
 import textwrap
-from collections.abc import Iterable
-from types import FunctionType
-from typing import Any
+from collections.abc import Iterable, Sequence
+from functools import partial
+from types import FunctionType, ModuleType
 
 from torch import nn
 
-Modules = set[nn.Module]
+from awn.convert.layers import size_names
 
-# They give what they are given, one by one; they give what is inside of it; and they give all that is inside of that.
-_PASS_ON = frozenset(
-    ["enumerate", "zip", "reversed", "sorted", "list", "tuple", "iter", "values", "items", "children", "named_children"]
+_CONTAINERS = (nn.ModuleList, nn.ModuleDict)
+# With one of these, any part may be meant.
+_ALL_PARTS = frozenset(
+    ["children", "named_children", "modules", "named_modules", "get_submodule", "_modules", "__dict__", "vars"]
 )
-_OPEN = frozenset(["next", "getattr"])
-_OPEN_ALL = frozenset(["modules", "named_modules", "get_submodule"])
+_BY_NAME = frozenset(["getattr", "setattr", "attrgetter", "methodcaller"])
+_HARMLESS = frozenset(["isinstance", "hasattr", "type", "super", "id", "len"])
 
 
-def modules_called(module: nn.Module) -> Modules | None:
-    """The modules that the forward of a module, by itself, may call or hand on; None if its source cannot be read.
+def parts_called_whole(module: nn.Module, functions: Iterable[FunctionType]) -> set[str]:
+    """The names of a module's parts that the functions of its forward only call: those of a list one by one.
 
-    >>> from awn.paper.models.perceptron import Perceptron
-    >>> modules_called(Perceptron(2, [3], 2, "relu"))   # its forward is torch's
-    set()
+    >>> class Twice(nn.Module):
+    ...     def __init__(self):
+    ...         super().__init__()
+    ...         self.part, self.other = nn.Sequential(nn.Linear(2, 2)), nn.Sequential(nn.Linear(2, 2))
+    ...     def forward(self, x):
+    ...         return self.part(x) + self.other[0](x)
+    >>> parts_called_whole(Twice(), [Twice.forward])
+    {'part'}
     """
-    reader = _Reader()
-    forward = inspect.unwrap(type(module).forward)
-    try:
-        reader.read(forward, [{module}], {})
-    except (OSError, TypeError, SyntaxError):
-        return None
-    return reader.called
-
-
-class _Reader:
-    """Follows modules through the names of a function's source, whatever the order in which it runs."""
-
-    def __init__(self) -> None:
-        self.called: Modules = set()
-        self._read: set[tuple[Any, ...]] = set()
-
-    def read(self, function: FunctionType, given: Iterable[Modules], named: dict[str, Modules]) -> Modules:
-        """Take in a function that is given modules; returns those that it may return."""
-        if function.__module__.startswith("torch."):
+    parts = dict(module.named_children())
+    if modules_held_by(module):
+        return set()
+    for function in functions:
+        try:
+            source = _Source(function)
+        except (OSError, TypeError, SyntaxError):
             return set()
+        if source.may_use_any_part():
+            return set()
+        parts = {name: part for name, part in parts.items() if source.only_calls(name, part)}
+    return set(parts)
+
+
+class _Source:
+    """The source of a function, with what every piece of it stands in."""
+
+    def __init__(self, function: FunctionType) -> None:
         tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
-        known = dict(zip(inspect.signature(function).parameters, given, strict=False)) | named
-        state = (function, *((name, frozenset(known[name])) for name in sorted(known)))
-        if state in self._read:
-            return set()
-        self._read.add(state)
-        scope = _Scope(self, function, known)
-        nodes = list(ast.walk(tree))
-        size = -1
-        while size != scope.size:  # until no name stands for more than before
-            size = scope.size
-            for node in nodes:
-                scope.bind(node)
-        for node in nodes:
-            if isinstance(node, ast.Call):
-                scope.call(node)
-        returned = [node.value for node in nodes if isinstance(node, ast.Return) and node.value is not None]
-        return set().union(*map(scope.value, returned))
-
-
-class _Scope:
-    """What the names of one function may stand for."""
-
-    def __init__(self, reader: _Reader, function: FunctionType, known: dict[str, Modules]) -> None:
-        self._reader = reader
+        self._nodes = list(ast.walk(tree))
+        self._around = {inner: outer for outer in self._nodes for inner in ast.iter_child_nodes(outer)}
+        # Of a method, its first parameter; a function of a file or of a function has none.
+        of_class = "." in function.__qualname__ and function.__qualname__.split(".")[-2] != "<locals>"
+        self._owner = next(iter(inspect.signature(function).parameters), None) if of_class else None
         self._globals = function.__globals__
-        self._known = {name: set(modules) for name, modules in known.items()}
 
-    @property
-    def size(self) -> int:
-        return sum(map(len, self._known.values()))
+    def may_use_any_part(self) -> bool:
+        """Whether it asks for all parts, for one whose name is not written down, or hands the module on."""
+        for node in self._nodes:
+            if isinstance(node, ast.Attribute) and node.attr in _ALL_PARTS and isinstance(node.value, ast.Name):
+                return True
+            if isinstance(node, ast.Name) and node.id in _ALL_PARTS:
+                return True
+            if isinstance(node, ast.Call) and _name(node.func) in _BY_NAME and _literal(node) is None:
+                return True
+            if isinstance(node, ast.Name) and node.id == self._owner and self._hands_on(node):
+                return True
+        return False
 
-    def bind(self, node: ast.AST) -> None:
-        """Give names the modules that a statement gives them."""
-        if isinstance(node, ast.Assign):
-            for target in node.targets:
-                self._name(target, self.value(node.value))
-        elif isinstance(node, ast.NamedExpr | ast.AnnAssign | ast.AugAssign) and node.value is not None:
-            self._name(node.target, self.value(node.value))
-        elif isinstance(node, ast.For | ast.comprehension):
-            self._name(node.target, _inside(self.value(node.iter)))
+    def only_calls(self, name: str, part: nn.Module) -> bool:
+        """Whether every mention of a part is a call of it."""
+        for node in self._nodes:
+            if isinstance(node, ast.Attribute) and node.attr == name and not self._is_call(node, [part]):
+                return False
+            if isinstance(node, ast.Call) and _name(node.func) in _BY_NAME and _literal(node) == name:
+                return False
+        return True
 
-    def value(self, node: ast.AST) -> Modules:
-        """The modules that an expression may give, by themselves or in a list."""
-        if isinstance(node, ast.Name):
-            return self._known.get(node.id, set())
-        if isinstance(node, ast.Attribute):
-            return _attributes(self.value(node.value), node.attr)
-        if isinstance(node, ast.Subscript):
-            return _inside(self.value(node.value))
-        if isinstance(node, ast.Call):
-            return self.call(node)
-        parts = [part for part in ast.iter_child_nodes(node) if isinstance(part, ast.expr)]
-        return set().union(*map(self.value, parts))
+    def _hands_on(self, node: ast.Name) -> bool:
+        outer = self._around[node]
+        if isinstance(outer, ast.Attribute):
+            return False
+        if not isinstance(outer, ast.Call) or node is outer.func:
+            return True
+        callee = _name(outer.func)
+        # Functions of the same file are among those that are read; of others nobody knows.
+        read = isinstance(outer.func, ast.Name) and inspect.isfunction(self._globals.get(callee))
+        return not (read or callee in _HARMLESS or callee == "getattr" or _is_super(outer.func))
 
-    def call(self, node: ast.Call) -> Modules:
-        """Note what is called, and say what modules the call may return."""
-        given = [self.value(argument) for argument in node.args]
-        named = {each.arg: self.value(each.value) for each in node.keywords if each.arg is not None}
-        handed = set().union(*given, *named.values())
-        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-        owners = self.value(node.func.value) if isinstance(node.func, ast.Attribute) else set()
-        called = self.value(node.func) | (owners if name in ("forward", "__call__") else set())
-        if called:
-            self._reader.called |= called | handed
-            return set()
-        if name in _PASS_ON:
-            return handed | owners
-        if name in _OPEN:
-            return handed | {child for module in handed for child in module.children()}
-        if name in _OPEN_ALL:
-            return {part for owner in owners for part in owner.modules()}
-        returned: Modules = set()
-        for owner in owners:
-            method = getattr(type(owner), name, None)
-            if inspect.isfunction(method):
-                returned |= self._reader.read(inspect.unwrap(method), [{owner}, *given], named)
-        helper = self._globals.get(name)
-        if not owners and inspect.isfunction(helper) and not helper.__module__.startswith("torch."):
-            returned |= self._reader.read(inspect.unwrap(helper), given, named)
-        elif not owners:
-            self._reader.called |= handed  # as by a checkpoint, which calls what it is given
-        return returned
+    def _is_call(self, node: ast.AST, modules: Sequence[nn.Module]) -> bool:
+        """Whether what is done with an expression that gives one of the modules is to call it."""
+        outer = self._around[node]
+        listed = all(isinstance(module, _CONTAINERS) for module in modules)
+        inside = [part for module in modules for part in module.children()]
+        if isinstance(outer, ast.Call):
+            if node is outer.func:
+                return not listed
+            name = _name(outer.func)
+            if name in _HARMLESS or (name == "checkpoint" and node is outer.args[0]):
+                return True
+            if name in ("enumerate", "zip", "reversed") and listed:
+                loop = self._around[outer]
+                place = 1 if name == "enumerate" else outer.args.index(node) if name == "zip" else None  # type: ignore[arg-type]
+                return _is_loop(loop, outer) and self._binds(loop.target, place, inside)  # type: ignore[attr-defined]
+            return False
+        if isinstance(outer, ast.If | ast.IfExp | ast.While) and outer.test is node:
+            return True
+        if isinstance(outer, ast.Assign) and outer.value is node and len(outer.targets) == 1:
+            return self._binds(outer.targets[0], None, modules)
+        if isinstance(outer, ast.Compare):
+            return all(isinstance(one, ast.Constant) and one.value is None for one in outer.comparators)
+        if isinstance(outer, ast.Attribute) and all(_is_plain(module, outer.attr) for module in modules):
+            return True
+        if not listed:
+            return False
+        if _is_loop(outer, node):
+            return self._binds(outer.target, None, inside)  # type: ignore[attr-defined]
+        if isinstance(outer, ast.Subscript) and outer.value is node:
+            return self._is_call(outer, inside)
+        if isinstance(outer, ast.Attribute):
+            named = [part for module in modules for name, part in module.named_children() if name == outer.attr]
+            if named:
+                return self._is_call(outer, named)
+            called = self._around[outer]
+            return outer.attr in ("values", "keys") and isinstance(called, ast.Call) and self._is_call(called, modules)
+        return False
 
-    def _name(self, target: ast.AST, modules: Modules) -> None:
-        for node in ast.walk(target):
-            if isinstance(node, ast.Name) and modules:
-                self._known.setdefault(node.id, set()).update(modules)
+    def _binds(self, target: ast.AST, place: int | None, modules: Sequence[nn.Module]) -> bool:
+        """Whether a name that stands for the modules in turn is only called."""
+        if place is not None:
+            if not isinstance(target, ast.Tuple) or place >= len(target.elts):
+                return False
+            target = target.elts[place]
+        if not isinstance(target, ast.Name) or not modules:
+            return False
+        uses = [node for node in self._nodes if isinstance(node, ast.Name) and node.id == target.id]
+        return all(isinstance(use.ctx, ast.Store) or self._is_call(use, modules) for use in uses)
 
 
-def _attributes(owners: Modules, name: str) -> Modules:
-    found = [getattr(owner, name, None) for owner in owners]
-    flat = [one for value in found for one in (value if isinstance(value, list | tuple) else [value])]
-    return {one for one in flat if isinstance(one, nn.Module)}
+def _is_plain(module: nn.Module, name: str) -> bool:
+    """Whether an attribute is a plain value that no change of width touches."""
+    value = vars(module).get(name, module)
+    return isinstance(value, bool | int | float | str | None) and name not in size_names(module)
 
 
-def _inside(modules: Modules) -> Modules:
-    """What a loop over modules may give: those of a list themselves, and what is inside of those that are lists."""
-    lists = [module for module in modules if hasattr(module, "__iter__") or hasattr(module, "__getitem__")]
-    return modules | {child for module in lists for child in module.children()}
+def _literal(call: ast.Call) -> str | None:
+    """The name that `getattr` and its like ask for, if it is written down."""
+    asked = call.args[1] if len(call.args) > 1 else None
+    return asked.value if isinstance(asked, ast.Constant) and isinstance(asked.value, str) else None
+
+
+def _name(node: ast.AST) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+
+
+def _is_super(node: ast.AST) -> bool:
+    """Whether it is a method of `super()`."""
+    return isinstance(node, ast.Attribute) and isinstance(node.value, ast.Call) and _name(node.value.func) == "super"
+
+
+def _is_loop(node: ast.AST, over: ast.AST) -> bool:
+    return isinstance(node, ast.For | ast.comprehension) and node.iter is over
+
+
+def modules_held_by(module: nn.Module) -> set[nn.Module]:
+    """The modules in plain attributes of a module, under which names nobody knows.
+
+    >>> holder = nn.Module()
+    >>> holder.some = [nn.ReLU()]
+    >>> modules_held_by(holder)
+    {ReLU()}
+    """
+    return {held for name, value in vars(module).items() if name != "_modules" for held in _modules_in(value, depth=4)}
+
+
+def _modules_in(value: object, depth: int) -> set[nn.Module]:
+    if isinstance(value, nn.Module):
+        return {value}
+    if depth == 0 or isinstance(value, str | int | float | type | ModuleType | None):
+        return set()
+    if isinstance(value, dict):
+        inner = list(value.values())
+    elif isinstance(value, list | tuple | set):
+        inner = list(value)
+    elif isinstance(value, partial):
+        inner = [value.func, value.args, value.keywords]
+    else:
+        closed = inspect.getclosurevars(value).nonlocals.values() if inspect.isfunction(value) else ()
+        inner = [getattr(value, "__self__", None), *closed, *getattr(value, "__dict__", {}).values()]
+    return set().union(*(_modules_in(one, depth - 1) for one in inner))

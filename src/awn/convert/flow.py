@@ -27,7 +27,7 @@ from awn.convert.operations import (
     UNIT_WISE_MODULES,
     torch_name,
 )
-from awn.convert.rest import at_rest, module_at_rest
+from awn.convert.rest import at_rest, changes_its_input, module_at_rest
 from awn.convert.shapes import after_reshape, after_stack, from_end
 from awn.convert.spaces import Count, Other, Pair, Sizes, Space, Units
 from awn.initialise import gain_of
@@ -63,7 +63,11 @@ class Flow:
         """Take in what a graph says: what makes, reads and joins units is added to what is known."""
         self._shapes = traced.shapes
         for node in traced.graph.nodes:
-            self._values[node] = self._value(node)
+            if not node.args and "input" in node.kwargs:
+                node.args, node.kwargs = (node.kwargs["input"],), {k: v for k, v in node.kwargs.items() if k != "input"}
+            value = self._values[node] = self._value(node)
+            if changes_its_input(node) and isinstance(node.args[0], fx.Node):
+                self._values[node.args[0]] = value
         for node in traced.kept:
             self._fix_values([self._values[node]], "the forward keeps it in an attribute, where others may read it")
 
@@ -101,7 +105,8 @@ class Flow:
             return self._mixed_by(node, module, _HOOKED)
         if kind_of(module) and not is_depthwise(module):
             return self._weighted(node, module, value)
-        if not isinstance(value, Units):
+        of_torch = type(module).__module__.startswith("torch.nn.") or kind_of(module) is not None
+        if not isinstance(value, Units) or not of_torch:  # a subclass may do anything
             return self._mixed_by(node, module)
         if isinstance(module, UNIT_WISE_MODULES):
             if not isinstance(module, nn.Identity | nn.modules.dropout._DropoutNd):
@@ -169,6 +174,8 @@ class Flow:
             return self._size(node, asked, values[0])
         if values and isinstance(values[0], Pair) and node.args[1:] in ((0,), ("values",)):
             return values[0].of
+        if name == "getitem" and isinstance(values[0], Pair) and not node.users:
+            return None
         if name not in _RESHAPES:
             numbers = [value for value in values if isinstance(value, Sizes | Count)]
             self._fix_values(numbers, f"{name} computes with the number of its units, which changes")
@@ -214,14 +221,15 @@ class Flow:
         return self._mixed(node, name, name)
 
     def _entry_by_entry(self, node: fx.Node, name: str, values: list[Value]) -> Value:
-        inputs = {each: self._values[each] for each in node.all_input_nodes}
-        rest = at_rest(node, {each: value.rest for each, value in inputs.items() if isinstance(value, Units)})
-        if rest is not None and math.isnan(rest):
-            self._fix_all(node, f"{name} {NOT_AT_ZERO}")
         several = [value for value in values if isinstance(value, Units)]
         # One number for all of another layer's units is none of them.
         units = [value for value in several if value.space.units > 1] or several
         first = units[0]
+        inputs = {each: self._values[each] for each in node.all_input_nodes}
+        rests = {each: value.rest for each, value in inputs.items() if isinstance(value, Units) and value in units}
+        rest = at_rest(node, rests, first.space.dtype)
+        if rest is not None and math.isnan(rest):
+            self._fix_all(node, f"{name} {NOT_AT_ZERO}")
         if name in ACTIVATIONS or name in LIKE_TANH:
             first.space.root.gain = 1.0 if name in LIKE_TANH else 2**0.5
         for value in several:
@@ -316,8 +324,9 @@ class Flow:
         after = reduced(node, name, value)
         if after is not None:
             return after
-        how = "goes over its units" if goes_over_units(node, value) else "may go over its units. Give example_input"
-        return self._lost(node, name, f"{how}, or leave the width fixed")
+        if goes_over_units(node, value):
+            return self._lost(node, name, "goes over its units: leave the width fixed")
+        return self._lost(node, name, "may go over its units. Give example_input, or leave the width fixed")
 
     # What nodes have in common
 

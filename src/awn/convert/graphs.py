@@ -91,7 +91,8 @@ def _refuse_questions(module: nn.Module, opaque: Collection[nn.Module]) -> None:
 
     With an example there is no need: the graph is run and compared with the module.
     """
-    for function in _functions_of_forward(module, opaque):
+    parts = [part for part in module.modules() if not (part in opaque or is_of_library(part) or is_changed(part))]
+    for function in functions_of_forward(parts):
         if _QUESTIONS & _names_in(function.__code__):
             raise UntraceableError(
                 f"{function.__name__} of {type(module).__name__} asks what kind of value it has, which is another when "
@@ -99,12 +100,11 @@ def _refuse_questions(module: nn.Module, opaque: Collection[nn.Module]) -> None:
             )
 
 
-def _functions_of_forward(module: nn.Module, opaque: Collection[nn.Module]) -> Iterator[FunctionType]:
-    """The functions of a model's own code that its forward may come to, going by the names that stand in it.
+def functions_of_forward(parts: Sequence[nn.Module]) -> Iterator[FunctionType]:
+    """The functions in the code of some modules that their forwards may come to, going by the names that stand in it.
 
     What only builds a module or draws its weights is not among them.
     """
-    parts = [part for part in module.modules() if not (part in opaque or is_of_library(part) or is_changed(part))]
     kinds = dict.fromkeys(kind for part in parts for kind in type(part).__mro__)
     own = [vars(kind) for kind in kinds if not kind.__module__.startswith(("torch.", "builtins"))]
     places = [*own, *map(vars, parts)]
@@ -119,6 +119,9 @@ def _functions_of_forward(module: nn.Module, opaque: Collection[nn.Module]) -> I
             yield function
             for name in sorted(_names_in(function.__code__)):
                 waiting += _functions_called(name, [*places, function.__globals__])
+            # A decorator has the function that it decorates in its closure.
+            held = inspect.getclosurevars(function).nonlocals.values()
+            waiting += [one for one in held if inspect.isfunction(one)]
 
 
 def _functions_called(name: str, places: Iterable[Mapping[str, Any]]) -> Iterator[FunctionType]:
@@ -191,11 +194,15 @@ class _Tracer(fx.Tracer):
         assert isinstance(self.root, nn.Module)
         values = _placed(self.root, so_far, self._call, self._concrete)
         states, self._answers = random_states(), True
+        training = [module for module in self.root.modules() if module.training]
         try:
+            self.root.eval()  # as the example ran
             with torch.no_grad():
                 return bool(fx.Interpreter(fx.GraphModule(self.root, so_far)).run(*values))
         finally:
             set_random_states(states)
+            for module in training:
+                module.training = True
             self._answers = False
 
     def call_module(
@@ -211,6 +218,8 @@ class _Tracer(fx.Tracer):
 
 def _is_of_shapes(node: fx.Node) -> bool:
     """Whether a value comes from the shapes, or the kinds, of activations alone."""
+    if node.op not in ("call_function", "call_method"):
+        return False
     name = torch_name(node.target)
     if (str(node.args[1]) if name == "getattr" else name) in SIZES | NO_TENSOR:
         return True

@@ -37,7 +37,9 @@ _KINDS: dict[str, Kind] = {
     "ConvTranspose3d": Kind(1, 0, *_CHANNELS, -4),
 }
 # A subclass with one of these may do something else with its weight.
-_ACTS_BY = frozenset(["forward", "_conv_forward", "__call__", "__getattr__", "__getattribute__", "weight", "bias"])
+_ACTS_BY = frozenset(
+    ["forward", "_conv_forward", "__call__", "_call_impl", "__getattr__", "__getattribute__", "weight", "bias"]
+)
 # Hugging Face's linear layer of GPT-2, known by its name so that the library need not be there.
 _HF_CONV1D = Kind(1, 0, "nf", "nx", -1)
 
@@ -56,10 +58,17 @@ def kind_of(layer: nn.Module) -> Kind | None:
         if name == "Conv1D" and home.startswith("transformers."):
             return _HF_CONV1D if place == 0 else None
         if home in ("torch.nn.modules.linear", "torch.nn.modules.conv"):
-            return _KINDS.get(name) if place == 0 or "weight" in layer._parameters else None
+            kind = _KINDS.get(name)
+            return kind if place == 0 or (kind is not None and _is_complete(layer, kind)) else None
         if home.startswith("torch.") or not _ACTS_BY.isdisjoint(vars(cls)):
             return None
     return None
+
+
+def _is_complete(layer: nn.Module, kind: Kind) -> bool:
+    """Whether a layer of a subclass has the weight of its kind, and a record of its sizes that can be written."""
+    sizes = (vars(layer).get(name) for name in (kind.out_name, kind.in_name))
+    return "weight" in layer._parameters and all(isinstance(size, int) for size in sizes)
 
 
 def is_depthwise(layer: nn.Module) -> bool:

@@ -14,7 +14,7 @@ from awn.convert.spaces import Units
 
 def reduced(node: fx.Node, name: str, value: Units) -> Units | None:
     """After a mean, a sum or the like over other dimensions; None if it may go over the units."""
-    dims = from_end(argument(node, 1, "dim", ()), value.rank)
+    dims = _dims(node, value)
     # Of a variance, the third argument says something about the divisor, and not whether the dimension is kept.
     if not dims or value.flat or (len(node.args) > 2 and name == "var"):
         return None
@@ -29,8 +29,14 @@ def reduced(node: fx.Node, name: str, value: Units) -> Units | None:
 
 def goes_over_units(node: fx.Node, value: Units) -> bool:
     """Whether it is known that a reduction goes over the units."""
-    dims = from_end(argument(node, 1, "dim", ()), value.rank)
+    dims = _dims(node, value)
     return dims is not None and (not dims or value.dim in dims)
+
+
+def _dims(node: fx.Node, value: Units) -> list[int] | None:
+    """The dimensions that a reduction goes over; of a variance, True or False in their place is about the divisor."""
+    dims = argument(node, 1, "dim", ())
+    return from_end(() if isinstance(dims, bool) or dims is None else dims, value.rank)
 
 
 def reordered(node: fx.Node, name: str, value: Units) -> Units | None:

@@ -35,6 +35,9 @@ REDUCTIONS = frozenset(["mean", "sum", "amax", "amin", "var"])
 EXTREMES = frozenset(["max", "min"])
 DIVISIONS = frozenset(["div", "div_", "truediv", "itruediv"])
 PRODUCTS = frozenset(["mul", "mul_", "imul"])
+IN_PLACE = frozenset(["iadd", "isub", "imul", "itruediv"])
+# They change the kind of number, or where it is kept.
+CASTS = frozenset(["to", "type", "type_as", "float", "double", "half", "bfloat16", "contiguous", "clone", "detach"])
 # They, or their slopes, are not finite at 0 or below.
 NOT_EVERYWHERE = frozenset(["log", "log2", "log10", "sqrt", "rsqrt", "reciprocal"])
 
@@ -67,15 +70,15 @@ UNIT_WISE_MODULES: tuple[type[nn.Module], ...] = (
 
 # By how many of the last dimensions a module mixes.
 SPATIAL_MODULES: dict[type[nn.Module], int] = {
-    **dict.fromkeys((nn.MaxPool1d, nn.AvgPool1d, nn.AdaptiveAvgPool1d, nn.AdaptiveMaxPool1d, nn.LPPool1d), 1),
-    **dict.fromkeys((nn.MaxPool2d, nn.AvgPool2d, nn.AdaptiveAvgPool2d, nn.AdaptiveMaxPool2d, nn.LPPool2d), 2),
+    **dict.fromkeys((nn.MaxPool1d, nn.AvgPool1d, nn.AdaptiveAvgPool1d, nn.AdaptiveMaxPool1d), 1),
+    **dict.fromkeys((nn.MaxPool2d, nn.AvgPool2d, nn.AdaptiveAvgPool2d, nn.AdaptiveMaxPool2d), 2),
     **dict.fromkeys((nn.MaxPool3d, nn.AvgPool3d, nn.AdaptiveAvgPool3d, nn.AdaptiveMaxPool3d), 3),
     **dict.fromkeys((nn.ZeroPad1d, nn.ReflectionPad1d, nn.ReplicationPad1d, nn.ConstantPad1d), 1),
     **dict.fromkeys((nn.ZeroPad2d, nn.ReflectionPad2d, nn.ReplicationPad2d, nn.ConstantPad2d), 2),
     **dict.fromkeys((nn.UpsamplingNearest2d, nn.UpsamplingBilinear2d), 2),
 }
 SPATIAL_FUNCTIONS: dict[str, int] = {
-    f"{kind}_pool{dims}d": dims for dims in (1, 2, 3) for kind in ("max", "avg", "adaptive_avg", "adaptive_max", "lp")
+    f"{kind}_pool{dims}d": dims for dims in (1, 2, 3) for kind in ("max", "avg", "adaptive_avg", "adaptive_max")
 }
 
 _LEAVE = "leave the layer's width fixed"
@@ -102,6 +105,7 @@ MIXING: dict[str, str] = {
         ("matmul", "bmm", "mm", "einsum"),
         f"multiplies units with each other, or so it seems without example_input: {_LEAVE}",
     ),
+    **dict.fromkeys(("LPPool1d", "LPPool2d", "LPPool3d", "lp_pool1d", "lp_pool2d", "lp_pool3d"), NOT_AT_ZERO),
     "std": "has no slope where its units do not vary, as in the room for units to come. Use the root of var plus a "
     "small number",
     **dict.fromkeys(

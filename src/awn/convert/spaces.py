@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import torch
 from torch import nn
 
 from awn.convert.hidden import Hidden, Refusal
@@ -32,6 +33,12 @@ class Space:
         while space._joined_to is not None:
             space = space._joined_to
         return space
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The kind of number that the units are."""
+        tensors = (tensor for maker in self.root.makers for tensor in maker.parameters())
+        return next(tensors, torch.empty(0)).dtype
 
     def fix(self, reason: str) -> None:
         """The number of units must stay as it is; the first reason is kept."""

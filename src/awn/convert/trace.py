@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from awn.checkpoint import random_states
-from awn.convert.calls import modules_called
+from awn.convert.calls import modules_held_by, parts_called_whole
 from awn.convert.flow import Flow
-from awn.convert.graphs import Call, UntraceableError, graphs_of, is_of_library, layers_measured
+from awn.convert.graphs import Call, UntraceableError, functions_of_forward, graphs_of, is_of_library, layers_measured
 from awn.convert.hidden import Hidden, Refusal
 from awn.convert.layers import is_changed, kind_of
 from awn.convert.rules import apply_rules
@@ -47,6 +47,12 @@ class _Search:
         self.paths: dict[nn.Module, list[str]] = {}
         for path, module in model.named_modules(remove_duplicate=False):
             self.paths.setdefault(module, []).append(f"{path}." if path else "")
+        #: Modules in plain attributes, such as lists, of others.
+        self.holders: dict[nn.Module, list[nn.Module]] = {}
+        for holder in self.paths:
+            for held in modules_held_by(holder):
+                for layer in held.modules():
+                    self.holders.setdefault(layer, []).append(holder)
 
     def visit(self, module: nn.Module) -> Found:
         if module in self.found:  # shared: once is enough
@@ -75,7 +81,8 @@ class _Search:
             self.opaque.add(module)
             way_out = "Name" if self.calls is not None else "Give example_input, name"
             why = f"{error}. {way_out} the layers with groups=, or add a rule"
-            inside = inside if self.calls is not None else [_not_taken_apart(each, module) for each in inside]
+            whole = parts_called_whole(module, list(functions_of_forward([module])))
+            inside = [self._not_taken_apart(each, module, whole) for each in inside]
             return [*inside, *(Refusal(layer, why) for layer in _loose_layers(module))]
         flow = Flow(module)
         for graph in graphs:
@@ -97,10 +104,28 @@ class _Search:
         """Layers of which all uses were seen: none may stand outside of the part of the model that was looked at."""
         if isinstance(found, Hidden):
             for layer in (*found.producers, *found.consumers):
-                for path in self.paths[layer]:
-                    by_another = not path.startswith(tuple(self.paths[scope]))
-                    if by_another or any(scope not in around for around in self.surroundings.get(layer, [])):
-                        return Refusal(found.producers[0], f"another part of the model uses {path.rstrip('.')!r} too")
+                elsewhere = [path for path in self.paths[layer] if not path.startswith(tuple(self.paths[scope]))]
+                around = self.surroundings.get(layer, [])
+                by_others = any(scope not in each or any(layer not in one.modules() for one in each) for each in around)
+                holders = self.holders.get(layer, [])
+                held = any(holder in self.opaque or holder not in scope.modules() for holder in holders)
+                if elsewhere or by_others or held:
+                    path = (elsewhere or self.paths[layer])[0].rstrip(".")
+                    return Refusal(found.producers[0], f"another part of the model uses {path!r} too")
+        return found
+
+    def _not_taken_apart(self, found: Hidden | Refusal, parent: nn.Module, whole: set[str]) -> Hidden | Refusal:
+        """A hidden axis in a part of a module that was not traced, whose forward may use the part's layers alone."""
+        if isinstance(found, Hidden):
+            inside = {layer for name, part in parent.named_children() if name in whole for layer in part.modules()}
+            if not {*found.producers, *found.consumers} <= inside:
+                forward = f"the forward of {type(parent).__name__}, which cannot be traced,"
+                way_out = "Name" if self.calls is not None else "Give example_input, or name"
+                return Refusal(
+                    found.producers[0],
+                    f"{forward} may do something else with it than to call the whole part that it is in. "
+                    f"{way_out} the layers with groups=",
+                )
         return found
 
 
@@ -117,20 +142,6 @@ def _not_used_in(found: Hidden | Refusal, others: set[nn.Module]) -> Hidden | Re
     """A layer that is used both inside a part which was not traced and outside of it: nobody has seen all its uses."""
     if isinstance(found, Hidden) and any(layer in others for layer in (*found.producers, *found.consumers)):
         return Refusal(found.producers[0], "a module whose forward cannot be traced uses it too")
-    return found
-
-
-def _not_taken_apart(found: Hidden | Refusal, parent: nn.Module) -> Hidden | Refusal:
-    """A hidden axis in a part of a module that was not traced, whose forward may use the layers of the part alone."""
-    if not isinstance(found, Hidden):
-        return found
-    called, layers = modules_called(parent), {*found.producers, *found.consumers}
-    forward, way_out = f"the forward of {type(parent).__name__}", "Give example_input, so that it is known what it does"
-    if called is None:
-        return Refusal(found.producers[0], f"the source of {forward}, which may use it, is not at hand. {way_out}")
-    for module in called:
-        if module in layers or 0 < len(layers & set(module.modules())) < len(layers):
-            return Refusal(found.producers[0], f"{forward} seems to use it, or what reads it, alone. {way_out}")
     return found
 
 
