@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import inspect
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 from types import FunctionType, ModuleType
 
@@ -26,7 +26,7 @@ _BY_NAME = frozenset(["getattr", "setattr", "attrgetter", "methodcaller"])
 _HARMLESS = frozenset(["isinstance", "hasattr", "type", "super", "id", "len"])
 
 
-def parts_called_whole(module: nn.Module, functions: Iterable[FunctionType]) -> set[str]:
+def parts_called_whole(module: nn.Module, functions: Collection[FunctionType]) -> set[str]:
     """The names of a module's parts that the functions of its forward only call: those of a list one by one.
 
     >>> class Twice(nn.Module):
@@ -43,7 +43,7 @@ def parts_called_whole(module: nn.Module, functions: Iterable[FunctionType]) -> 
         return set()
     for function in functions:
         try:
-            source = _Source(function)
+            source = _Source(function, functions)
         except (OSError, TypeError, SyntaxError):
             return set()
         if source.may_use_any_part():
@@ -55,7 +55,8 @@ def parts_called_whole(module: nn.Module, functions: Iterable[FunctionType]) -> 
 class _Source:
     """The source of a function, with what every piece of it stands in."""
 
-    def __init__(self, function: FunctionType) -> None:
+    def __init__(self, function: FunctionType, others: Collection[FunctionType]) -> None:
+        self._others = others
         tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
         self._nodes = list(ast.walk(tree))
         self._around = {inner: outer for outer in self._nodes for inner in ast.iter_child_nodes(outer)}
@@ -93,8 +94,8 @@ class _Source:
         if not isinstance(outer, ast.Call) or node is outer.func:
             return True
         callee = _name(outer.func)
-        # Functions of the same file are among those that are read; of others nobody knows.
-        read = isinstance(outer.func, ast.Name) and inspect.isfunction(self._globals.get(callee))
+        helper = self._globals.get(callee) if isinstance(outer.func, ast.Name) else None
+        read = inspect.isfunction(helper) and inspect.unwrap(helper) in self._others
         return not (read or callee in _HARMLESS or callee == "getattr" or _is_super(outer.func))
 
     def _is_call(self, node: ast.AST, modules: Sequence[nn.Module]) -> bool:

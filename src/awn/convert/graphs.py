@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import CodeType, FunctionType
@@ -100,10 +101,11 @@ def _refuse_questions(module: nn.Module, opaque: Collection[nn.Module]) -> None:
             )
 
 
-def functions_of_forward(parts: Sequence[nn.Module]) -> Iterator[FunctionType]:
+def functions_of_forward(parts: Sequence[nn.Module], *, of_libraries: bool = True) -> Iterator[FunctionType]:
     """The functions in the code of some modules that their forwards may come to, going by the names that stand in it.
 
-    What only builds a module or draws its weights is not among them.
+    What only builds a module or draws its weights is not among them; nor is torch, nor, unless asked for, other
+    libraries whose modules are known by rules.
     """
     kinds = dict.fromkeys(kind for part in parts for kind in type(part).__mro__)
     own = [vars(kind) for kind in kinds if not kind.__module__.startswith(("torch.", "builtins"))]
@@ -114,7 +116,8 @@ def functions_of_forward(parts: Sequence[nn.Module]) -> Iterator[FunctionType]:
     waiting = [function for name in sorted(names) for function in _functions_called(name, places)]
     while waiting:
         function = waiting.pop()
-        if function not in reached and not function.__module__.startswith("torch."):
+        left_out = function.__module__.startswith("torch.") or not (of_libraries or _is_of_users(function))
+        if function not in reached and not left_out:
             reached.add(function)
             yield function
             for name in sorted(_names_in(function.__code__)):
@@ -122,6 +125,11 @@ def functions_of_forward(parts: Sequence[nn.Module]) -> Iterator[FunctionType]:
             # A decorator has the function that it decorates in its closure.
             held = inspect.getclosurevars(function).nonlocals.values()
             waiting += [one for one in held if inspect.isfunction(one)]
+
+
+def _is_of_users(function: FunctionType) -> bool:
+    home = function.__module__
+    return not home.startswith(_NOT_TRACED) and home.split(".")[0] not in sys.stdlib_module_names
 
 
 def _functions_called(name: str, places: Iterable[Mapping[str, Any]]) -> Iterator[FunctionType]:

@@ -14,7 +14,14 @@ from torch.utils import _pytree as pytree
 from awn.checkpoint import random_states
 from awn.convert.calls import modules_held_by, parts_called_whole
 from awn.convert.flow import Flow
-from awn.convert.graphs import Call, UntraceableError, functions_of_forward, graphs_of, is_of_library, layers_measured
+from awn.convert.graphs import (
+    Call,
+    UntraceableError,
+    functions_of_forward,
+    graphs_of,
+    is_of_library,
+    layers_measured,
+)
 from awn.convert.hidden import Hidden, Refusal
 from awn.convert.layers import is_changed, kind_of
 from awn.convert.rules import apply_rules
@@ -81,7 +88,7 @@ class _Search:
             self.opaque.add(module)
             way_out = "Name" if self.calls is not None else "Give example_input, name"
             why = f"{error}. {way_out} the layers with groups=, or add a rule"
-            whole = parts_called_whole(module, list(functions_of_forward([module])))
+            whole = parts_called_whole(module, set(functions_of_forward([module], of_libraries=False)))
             inside = [self._not_taken_apart(each, module, whole) for each in inside]
             return [*inside, *(Refusal(layer, why) for layer in _loose_layers(module))]
         flow = Flow(module)
