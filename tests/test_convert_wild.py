@@ -339,6 +339,17 @@ def test_an_example_is_asked_for_where_it_helps() -> None:
         awn.adapt_(OddCall(), example_input={"x": torch.randn(3, 5), "other": 1})
 
 
+def test_a_forward_may_name_what_is_yet_to_be_given_a_value() -> None:
+    class Early(Applied):
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(x) if not hasattr(self, "never") else later(x)
+
+    model = Early(torch.relu)
+    awn.adapt_(model)
+    assert awn.widths(model) == {"first": 8}
+    later = torch.relu
+
+
 def test_a_gate_for_all_units_is_none_of_them() -> None:
     said = reasons(Experts(), torch.randn(3, 5))
     assert said["scale"] == "mul applies it to all units of another layer"

@@ -7,6 +7,7 @@ layers of an `nn.Sequential` sees its hidden units. So every mention of a part m
 from __future__ import annotations
 
 import ast
+import contextlib
 import inspect
 import textwrap
 from collections.abc import Collection, Sequence
@@ -184,6 +185,15 @@ def modules_held_by(module: nn.Module) -> set[nn.Module]:
     return {held for name, value in vars(module).items() if name != "_modules" for held in _modules_in(value, depth=4)}
 
 
+def closed_over(function: FunctionType) -> list[object]:
+    """What a function has from the functions around it; a name that they have yet to give a value has none."""
+    found = []
+    for cell in function.__closure__ or ():
+        with contextlib.suppress(ValueError):  # it is empty
+            found.append(cell.cell_contents)
+    return found
+
+
 def _modules_in(value: object, depth: int) -> set[nn.Module]:
     if isinstance(value, nn.Module):
         return {value}
@@ -196,6 +206,6 @@ def _modules_in(value: object, depth: int) -> set[nn.Module]:
     elif isinstance(value, partial):
         inner = [value.func, value.args, value.keywords]
     else:
-        closed = inspect.getclosurevars(value).nonlocals.values() if inspect.isfunction(value) else ()
+        closed = closed_over(value) if inspect.isfunction(value) else ()
         inner = [getattr(value, "__self__", None), *closed, *getattr(value, "__dict__", {}).values()]
     return set().union(*(_modules_in(one, depth - 1) for one in inner))

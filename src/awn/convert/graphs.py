@@ -19,6 +19,7 @@ from torch import Tensor, fx, nn
 from torch.utils import _pytree as pytree
 
 from awn.checkpoint import random_states, set_random_states
+from awn.convert.calls import closed_over
 from awn.convert.layers import is_changed, kind_of, size_names
 from awn.convert.operations import NO_TENSOR, SIZES, torch_name
 from awn.convert.untouched import untouched
@@ -123,8 +124,7 @@ def functions_of_forward(parts: Sequence[nn.Module], *, of_libraries: bool = Tru
             for name in sorted(_names_in(function.__code__)):
                 waiting += _functions_called(name, [*places, function.__globals__])
             # A decorator has the function that it decorates in its closure.
-            held = inspect.getclosurevars(function).nonlocals.values()
-            waiting += [one for one in held if inspect.isfunction(one)]
+            waiting += [one for one in closed_over(function) if inspect.isfunction(one)]
 
 
 def _is_of_users(function: FunctionType) -> bool:
