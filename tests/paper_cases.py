@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from awn.paper.protocol import AnyCase, Case, Experiment, Outcome, Protocol, Retrained, Searched
+from awn.paper.protocol import AnyCase, Case, Experiment, OfTotal, Outcome, Protocol, Retrained, Searched
 from awn.paper.settings import Settings
 from awn.paper.store import Store
 from awn.paper.sweep import Sweep
@@ -27,6 +27,7 @@ def tiny_case(case: AnyCase, configurations: int = 2, **changes: Any) -> AnyCase
         assert isinstance(adaptive, Case)
         assert isinstance(fixed, Case)
         return replace(case, adaptive=adaptive, fixed=fixed)
+    assert not isinstance(case, OfTotal), "no small profile has one"
     assert isinstance(case, Searched)
     return replace(case, settings=tiny_settings(case.settings, **changes), budget=2)
 

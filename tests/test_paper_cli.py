@@ -85,6 +85,15 @@ def test_run_and_report(run, tmp_path):
     assert (tmp_path / "results/paper/report.html").is_file()
 
 
+@pytest.mark.filterwarnings("ignore")  # Ray's own
+def test_run_on_ray(run, tmp_path):
+    pytest.importorskip("ray", reason="Ray is not installed: pip install awn[ray]")
+    code, out, err = run("run", "table1", "--only", "doublemoon", "--seeds", 1, "--ray", "local", "--json")
+    assert code == 0, err
+    assert json.loads(out)["runs"] == 2 * (2 + 1)
+    assert len(list((tmp_path / "results/paper/table1/runs/doublemoon").iterdir())) == 2 * (2 + 1)
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
@@ -92,6 +101,7 @@ def test_run_and_report(run, tmp_path):
         (["run", "table1", "--only", "ImageNet"], "no case has the data set 'ImageNet'. There are: DoubleMoon"),
         (["run", "table1", "--profile", "large"], "large"),
         (["run", "table1", "--seeds", "0"], "greater than or equal to 1"),
+        (["run", "table1", "--ray", "local", "--workers", "2"], "--workers is for this machine"),
     ],
 )
 def test_a_wrong_call_is_told_what_is_wrong(run, words, says):

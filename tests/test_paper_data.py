@@ -27,7 +27,11 @@ from awn.paper.data import FOLDED, LOADERS, fetch, graphs, images, load, tables,
 from awn.paper.data.dataset import Dataset, stratified
 from awn.paper.data.graphs import pack
 from awn.paper.data.source import Source, data_folders
+from awn.paper.experiments import EXPERIMENTS
+from awn.paper.show import Results
+from awn.paper.store import Store
 from awn.training.run import Data
+from paper_cases import run_here, tiny
 
 
 def no_web(url: str, **_: Any) -> Any:
@@ -347,6 +351,20 @@ def test_graphs_without_features_have_ones(folder, monkeypatch):
     put_graphs(folder, monkeypatch, "REDDIT-BINARY", node_labels=False)
     data = load("REDDIT-B")
     assert torch.equal(data.graphs.features.unique(), torch.ones(1))
+
+
+def test_the_widths_of_layers_on_graphs_run_and_are_shown(folder, monkeypatch, tmp_path):
+    """The experiment that the others' tests on the plane leave out."""
+    put_graphs(folder, monkeypatch, "NCI1", node_labels=True)
+    layers, show = EXPERIMENTS["layers"]
+    protocol = layers.small.only("NCI1")
+    run_here(layers, tiny(replace(protocol, cases=protocol.cases[:2])), tmp_path / "results")
+    shown = show(Results(tuple(Store(tmp_path / "results").outcomes(layers, "small"))))
+    rows = {row[0]: row[1:] for row in shown[0].rows}
+    assert rows.pop("REDDIT-B") == ("not run", "0")
+    assert len(rows) == 5, "the first network, and one in each of four convolutions"
+    assert all(number == "2" and float(units.split()[0]) > 0 for units, number in rows.values())
+    assert [series.name for series in shown[1].series] == [name.removeprefix("NCI1, ") for name in rows]
 
 
 def test_a_batch_of_graphs_is_those_graphs_side_by_side():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -146,3 +147,100 @@ def test_the_papers_grids_have_the_papers_numbers_of_configurations():
     assert grids["SpiralHard", "Fixed"] == 180
     assert grids["DoubleMoon", "AWN"] == 6
     assert EXPERIMENTS["table1"][0].paper.seeds == 10
+
+
+def copied(root: Path, to: Path) -> Path:
+    shutil.copytree(root, to)
+    return to
+
+
+def test_claims_go_by_the_papers_protocol_only_where_all_of_a_data_set_was_run(root, tmp_path):
+    found = copied(root, tmp_path / "found")
+    (found / "notes").mkdir(exist_ok=True)
+    (found / "notes" / "table1.md").write_text("About the small profile.")
+    small, exact = found / "table1" / "small", found / "table1" / "paper"
+    exact.mkdir()
+
+    claim = {}
+    for label in ("awn", "fixed"):
+        shutil.copy(small / f"spiral-{label}.json", exact)
+        for run in json.loads((exact / f"spiral-{label}.json").read_text())["final"]:
+            shutil.copy(found / run, found / f"{run}.paper")
+        marked = json.loads((exact / f"spiral-{label}.json").read_text())
+        marked["final"] = [f"{run}.paper" for run in marked["final"]]
+        (exact / f"spiral-{label}.json").write_text(json.dumps(marked))
+        for run in marked["final"]:
+            content = json.loads((found / run).read_text())
+            content["test"]["accuracy"] = 0.123
+            (found / run).write_text(json.dumps(content))
+        write_report(found, tmp_path / "paper.md", tmp_path / "images", tmp_path / "page.html")
+        text = (tmp_path / "paper.md").read_text()
+        claim[label] = next(line for line in text.splitlines() if "as accurate as fixed" in line)
+        assert text.count("About the small profile.") == 1
+        assert all(name in claim[label] for name in ("DoubleMoon", "Spiral ", "SpiralHard"))
+    assert "Spiral 12.3" not in claim["awn"], "half of it is there"
+    assert "Spiral 12.3 / 12.3" in claim["fixed"]
+
+
+def test_the_report_says_which_commits_made_the_runs_by_a_command_that_can_be_typed(root, tmp_path):
+    found = copied(root, tmp_path / "found")
+    for path in (found / "table1" / "small").glob("spiral-*.json"):
+        outcome = json.loads(path.read_text())
+        outcome["dataset"] = "two words"
+        outcome["from"]["commit"] = "of-the-outcome"
+        path.write_text(json.dumps(outcome))
+        for name in outcome["selection"] + outcome["final"]:
+            run = json.loads((found / name).read_text())
+            run["from"] |= {"commit": "of-the-run", "date": "2026-01-02T03:04:05"}
+            (found / name).write_text(json.dumps(run))
+    write_report(found, tmp_path / "paper.md", tmp_path / "images", tmp_path / "page.html")
+    text = (tmp_path / "paper.md").read_text()
+    assert "`awn paper run table1 --only 'two words'` (of-the-run; 2026-01-02)" in text
+    assert "of-the-outcome" not in text
+
+
+def record(seconds: float, **fields: object) -> dict[str, object]:
+    return {"seconds": seconds, **fields}
+
+
+def outcome(dataset: str, label: str, selection: list[float], final: list[float]) -> dict[str, object]:
+    return {
+        "dataset": dataset,
+        "label": label,
+        "selection": [record(seconds) for seconds in selection],
+        "final": [record(seconds) for seconds in final],
+    }
+
+
+def test_time_is_the_mean_of_a_configuration_and_the_sum_of_a_selection():
+    (table,) = EXPERIMENTS["time"][1](
+        Results(
+            (
+                outcome("Spiral", "Fixed", [1.0, 3.0], [9.0]),
+                outcome("Spiral", "AWN", [5.0], [9.0]),
+                outcome("MNIST", "Fixed", [], [1.0, 3.0]),
+                outcome("MNIST", "AWN", [], [5.0, 7.0]),
+                outcome("PMNIST", "Fixed", [1.0, 3.0], [9.0]),
+                outcome("PMNIST", "AWN", [], [5.0, 7.0]),
+                outcome("Multi30k (seen tokens)", "Fixed", [], [2.0]),
+                outcome("Multi30k (seen tokens)", "AWN", [], [3.0]),
+            )
+        )
+    )
+    rows = {row[0]: row[1:] for row in table.rows}
+    assert rows["Spiral"] == ("2", "5", "2.50", "1.1", "1.25", "0.24")
+    assert rows["MNIST"] == ("2", "6", "3.00", "1.6", "–", "0.33"), "without a selection there is none to compare"
+    assert rows["PMNIST"] == ("2", "6", "3.00", "2.4", "1.50", "0.48"), "one configuration of ours against two"
+    assert rows["Multi30k (seen tokens)"][2] == "1.50"
+    assert rows["Multi30k"][0] == "not run"
+
+
+def test_networks_that_have_fewer_units_than_are_removed_are_not_counted():
+    def run(units: int) -> dict[str, object]:
+        removal = {"first": [1.0] + [0.5] * (units - 1), "each": [1.0] * units}
+        return {"test": {"accuracy": 1.0}, "measured": {"removal": removal}}
+
+    found = Results(({"dataset": "Spiral", "label": "AWN", "selection": [], "final": [run(30), run(50)]},))
+    rows = {row[0]: row[1:] for row in EXPERIMENTS["remove"][1](found)[0].rows}
+    assert rows["the 20 most important"] == ("50.0 (0.0)", "2")
+    assert rows["the 40 most important"] == ("50.0", "1")

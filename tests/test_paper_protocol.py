@@ -16,7 +16,7 @@ from awn.errors import ArgumentError, NonFiniteError
 from awn.importance import Exponential
 from awn.paper import run as run_module
 from awn.paper.models import MLP, Fixed, Learned
-from awn.paper.protocol import Case, Experiment, Finished, Protocol, Searched, Stages, best_of
+from awn.paper.protocol import Case, Experiment, Finished, OfTotal, Protocol, Retrained, Searched, Stages, best_of
 from awn.paper.run import Job, LearningRate, Record, count_plateaus, train
 from awn.paper.search import make_proposer
 from awn.paper.settings import Settings, Training, fingerprint
@@ -37,7 +37,10 @@ def experiment(*cases: Case, seeds: int = 2) -> Experiment:
 
 
 def scored(job: Job, score: float | None) -> Finished:
-    return Finished(job, {"failed": "lost"} if score is None else {"validation": {"score": score}, "widths": {"a": 5}})
+    if score is None:
+        return Finished(job, {"failed": "lost"})
+    learned = {f"hidden{n}": 5 for n in range(job.settings.network.layers)}
+    return Finished(job, {"validation": {"score": score, "loss": 0.0}, "widths": learned})
 
 
 def play(stages: Stages, score) -> tuple[list[list[Job]], object]:
@@ -120,6 +123,25 @@ def test_a_run_whose_loss_is_lost_is_never_chosen():
     assert outcome.chosen == grid[1]
 
 
+def test_fixed_plus_leaves_out_adaptive_runs_whose_loss_is_lost():
+    case = Retrained("Fixed+", Case("AWN", (ADAPTIVE,)), Case("Fixed", (TINY,)))
+    asked, outcome = play(case.stages(2), lambda job: None if "rate" in str(job.settings) and job.seed == 0 else 0.5)
+    assert outcome.chosen == TINY.change(units=5)
+    assert [job.settings for job in asked[-1]] == [outcome.chosen] * 2
+    _, none = play(case.stages(2), lambda job: None if "rate" in str(job.settings) else 0.5)
+    assert none.final == ()
+
+
+def test_a_network_of_a_total_width_has_the_settings_of_the_best_adaptive_one():
+    """Also where the best fixed one has another depth, by which the total would be missed."""
+    adaptive = Case("AWN", ADAPTIVE.vary(layers=(1, 4)))
+    _, outcome = play(OfTotal("total 50", adaptive, 50).stages(1), lambda job: job.settings.network.layers)
+    assert outcome.chosen == ADAPTIVE.change(layers=4, widths=Fixed(12))
+    assert len(outcome.final) == 1
+    _, none = play(OfTotal("total 50", adaptive, 50).stages(1), lambda job: None)
+    assert none.final == ()
+
+
 # Search
 
 
@@ -146,8 +168,23 @@ def test_local_search_climbs_to_the_top_of_a_hill(top):
     propose, tried = make_proposer("local", widths, seed=3), []
     for _ in range(12):
         units = propose(tried)
-        tried.append((units, -abs(units - widths[top])))
+        tried.append((units, (-abs(units - widths[top]), 0.0)))
     assert units == widths[top]
+
+
+def test_local_search_goes_by_the_loss_where_scores_are_equal():
+    propose, tried = make_proposer("local", [1, 2, 3], seed=0), []
+    for _ in range(5):
+        units = propose(tried)
+        tried.append((units, (1.0, -abs(units - 3.0))))
+    assert units == 3
+
+
+def test_a_run_that_a_search_comes_back_to_counts_once():
+    asked, outcome = play(Searched("local", TINY, "local", (8, 16)).stages(1), lambda job: 0.5)
+    tried = [job.key for jobs in asked[:-1] for job in jobs]
+    assert [run.job.key for run in outcome.selection] == tried
+    assert len(tried) == 2
 
 
 # Runs
@@ -296,6 +333,17 @@ def test_outcomes_come_back_with_their_records(tmp_path):
     assert found["final"][0]["test"]["accuracy"] > 0.4
     assert found["says"] == "tiny."
     assert slug("Fixed+") == "fixed-plus"
+
+
+def test_fewer_final_runs_leave_a_fuller_outcome_as_it_is(tmp_path):
+    tested = experiment(Case("Fixed", (TINY,)), seeds=2)
+    run_here(tested, tested.small, tmp_path)
+    run_here(tested, tested.small.with_seeds(1), tmp_path)
+    (found,) = Store(tmp_path).outcomes(tested, "small")
+    assert (len(found["final"]), found["says"]) == (2, "tiny.")
+    run_here(tested, tested.small.with_seeds(3), tmp_path)
+    (found,) = Store(tmp_path).outcomes(tested, "small")
+    assert len(found["final"]) == 3
 
 
 @pytest.mark.filterwarnings("ignore")  # Ray's own

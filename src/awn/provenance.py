@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -47,12 +48,12 @@ def origin() -> dict[str, Any]:
 def _command(words: Sequence[str]) -> str:
     """What was typed, or would do the same.
 
-    >>> _command(["/usr/lib/python/awn/__main__.py", "paper", "list"]), _command(["bench.py", "--show"])
-    ('awn paper list', 'python bench.py --show')
+    >>> _command(["/usr/lib/python/awn/__main__.py", "paper", "list"]), _command(["bench.py", "--only", "credit card"])
+    ('awn paper list', "python bench.py --only 'credit card'")
     """
     program = Path(words[0])
     own = program.stem == "awn" or program.parts[-2:] == ("awn", "__main__.py")
-    return " ".join([*(["awn"] if own else ["python", _relative(words[0])]), *map(_relative, words[1:])])
+    return shlex.join([*(["awn"] if own else ["python", _relative(words[0])]), *map(_relative, words[1:])])
 
 
 def _relative(word: str) -> str:

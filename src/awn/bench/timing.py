@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,6 +17,7 @@ Work = Callable[[], object]
 def in_turns(works: Mapping[str, Work], repetitions: int, burst: float = 0.05) -> dict[str, list[float]]:
     """The seconds of one call of each work in each of the repetitions, which take turns; a burst takes `burst` s.
 
+    The order is another one in each repetition: what ran before leaves the caches warm or cold.
     With one thread, the processor's seconds count, which other work on the machine does not lengthen much; with
     several, those of the clock on the wall.
 
@@ -29,9 +31,11 @@ def in_turns(works: Mapping[str, Work], repetitions: int, burst: float = 0.05) -
         calls[name] = max(1, round(burst / max(_seconds(work, 1), 1e-6)))
         _seconds(work, calls[name])
     seconds: dict[str, list[float]] = {name: [] for name in works}
+    order, shuffler = list(works), random.Random(0)
     for _ in range(repetitions):
-        for name, work in works.items():
-            seconds[name].append(_seconds(work, calls[name]))
+        shuffler.shuffle(order)
+        for name in order:
+            seconds[name].append(_seconds(works[name], calls[name]))
     return seconds
 
 

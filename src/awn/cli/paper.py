@@ -50,7 +50,9 @@ def run(
         Literal["paper", "small"], typer.Option(help="The paper's protocol, or what two cores can do.")
     ] = "small",
     seeds: Annotated[int | None, typer.Option(help="Final runs of each case.", min=1)] = None,
-    workers: Annotated[int, typer.Option(help="Processes on this machine, of one thread each.", min=1)] = 1,
+    workers: Annotated[
+        int | None, typer.Option(help="Processes on this machine, of one thread each. Default: 1.", min=1)
+    ] = None,
     ray: Annotated[str | None, typer.Option(help="The address of a Ray cluster, or `local` to start one.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with runs that were stopped halfway.")] = False,
     root: Root = _ROOT,
@@ -61,17 +63,20 @@ def run(
 
     Example:  awn paper run table1 --only Spiral --workers 2
     """
+    from awn.errors import ArgumentError
     from awn.paper.experiments import find_experiment
     from awn.paper.store import Store
     from awn.paper.sweep import Sweep
     from awn.workers import local_workers, ray_workers
 
+    if ray and workers:
+        raise ArgumentError("--workers is for this machine; with --ray, the cluster says how many runs there are at once.")
     experiment = find_experiment(name)
     protocol = experiment.protocol(profile)
     if only is not None:
         protocol = protocol.only(only)
     protocol = protocol.with_seeds(seeds)
-    with ray_workers(ray) if ray else local_workers(workers) as crew:
+    with ray_workers(ray) if ray else local_workers(workers or 1) as crew:
         sweep = Sweep(
             experiment,
             profile,

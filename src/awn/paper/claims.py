@@ -57,7 +57,7 @@ def wider_when_harder(results: Results) -> Verdict | None:
 
 
 def same_from_any_start(results: Results) -> Verdict | None:
-    """The starts: how far apart the widths are in the end, under each activation."""
+    """The starts: how far apart the learned widths are, under each activation."""
     found, ratios = [], {}
     for activation in ("relu6", "relu", "leaky_relu"):
         labels = [label for label in results.labels("SpiralHard") if label.startswith(f"{activation},")]
@@ -71,7 +71,7 @@ def same_from_any_start(results: Results) -> Verdict | None:
 
 
 def smaller_by(label: str, results: Results) -> Verdict | None:
-    """An annealed prior: the width and the accuracy in the end, against runs without it."""
+    """An annealed prior: the width and the accuracy, against runs without it."""
     annealed, free = (results.final("SpiralHard", name) for name in (label, "free"))
     if not annealed or not free:
         return None
@@ -118,14 +118,14 @@ CLAIMS = (
     Claim(
         "Under ReLU6 the width ends the same wherever it starts",
         "start",
-        "the widths in the end are within a quarter",
+        "the learned widths are within a quarter",
         same_from_any_start,
     ),
     *(
         Claim(
             f"A prior that tightens to a deviation of {end:g} makes a network smaller without loss",
             "anneal",
-            "the width ends a third below that without the prior, and the accuracy is not below as above",
+            "the width is a third below that without the prior, and the accuracy is not below as above",
             functools.partial(smaller_by, label),
         )
         for label, end in ENDS.items()

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from awn.errors import ArgumentError
+from awn.paper.models import Fixed
 from awn.paper.run import Job, Record, total_width
 from awn.paper.search import Proposer, make_proposer
 from awn.paper.settings import Settings
@@ -73,13 +74,12 @@ class Retrained:
     """A fixed network of the width that another case learned: Fixed+.
 
     Its other settings are those that `fixed` selects. The width of each layer is the mean over the layers and final
-    runs of `adaptive`, or what gives `total` units over all its layers.
+    runs of `adaptive`.
     """
 
     label: str
     adaptive: Case
     fixed: Case
-    total: int | None = None
 
     @property
     def settings(self) -> Settings:
@@ -90,10 +90,35 @@ class Retrained:
         """Those of the two cases, then the runs of the width between them."""
         learned = yield from self.adaptive.stages(seeds)
         selected = yield from self.fixed.stages(seeds)
-        layers = len(learned.final[0].record["widths"])
-        mean = sum(total_width(run.record) for run in learned.final) / len(learned.final)
-        units = max(1, round((mean if self.total is None else self.total) / layers))
-        chosen = selected.chosen.change(units=units)
+        records = _learned(learned)
+        if not records:
+            return Outcome((), selected.chosen, ())
+        mean = sum(map(total_width, records)) / len(records)
+        chosen = selected.chosen.change(units=max(1, round(mean / len(records[0]["widths"]))))
+        final = yield [Job(chosen, seed, final=True) for seed in range(seeds)]
+        return Outcome((), chosen, tuple(final))
+
+
+@dataclass(frozen=True)
+class OfTotal:
+    """A fixed network of so many units over all its layers, with the other settings of the best adaptive one."""
+
+    label: str
+    adaptive: Case
+    total: int
+
+    @property
+    def settings(self) -> Settings:
+        """Settings with the data set and the fold of all."""
+        return self.adaptive.settings
+
+    def stages(self, seeds: int) -> Stages:
+        """Those of the adaptive case, then the runs of the total."""
+        learned = yield from self.adaptive.stages(seeds)
+        records = _learned(learned)
+        if not records:
+            return Outcome((), learned.chosen, ())
+        chosen = learned.chosen.change(widths=Fixed(max(1, round(self.total / len(records[0]["widths"])))))
         final = yield [Job(chosen, seed, final=True) for seed in range(seeds)]
         return Outcome((), chosen, tuple(final))
 
@@ -113,15 +138,15 @@ class Searched:
         propose = make_proposer(self.proposer, self.widths, seed=0)
         tried: list[Finished] = []
         for _ in range(self.budget):
-            units = propose([(run.job.settings.widths.units, score_of(run)) for run in tried])  # type: ignore[union-attr]
+            units = propose([(run.job.settings.widths.units, merit_of(run)) for run in tried])  # type: ignore[union-attr]
             known = [run for run in tried if run.job.settings.widths.units == units]  # type: ignore[union-attr]
             tried += known[:1] or (yield [Job(self.settings.change(units=units), 0, final=False)])
         chosen = best_of(tried).job.settings
         final = yield [Job(chosen, seed, final=True) for seed in range(seeds)]
-        return Outcome(tuple(tried), chosen, tuple(final))
+        return Outcome(tuple({run.job.key: run for run in tried}.values()), chosen, tuple(final))
 
 
-AnyCase = Case | Retrained | Searched
+AnyCase = Case | Retrained | OfTotal | Searched
 
 
 @dataclass(frozen=True)
@@ -178,10 +203,15 @@ class Experiment:
 
 def best_of(runs: Sequence[Finished]) -> Finished:
     """The run with the best validation score; of equally good ones, the one with the lowest validation loss."""
-    return max(runs, key=lambda run: (score_of(run), -(run.record.get("validation") or {}).get("loss", math.inf)))
+    return max(runs, key=merit_of)
 
 
-def score_of(run: Finished) -> float:
-    """The score to select by; the lowest there is for a run whose loss was lost."""
+def merit_of(run: Finished) -> tuple[float, float]:
+    """The score to select by and, where it is the same, the loss with its sign changed; the lowest for a lost run."""
     found: Any = run.record.get("validation")
-    return -math.inf if found is None else float(found["score"])
+    return (-math.inf, -math.inf) if found is None else (float(found["score"]), -float(found["loss"]))
+
+
+def _learned(outcome: Outcome) -> list[Record]:
+    """The records of the final runs, without those whose loss was lost."""
+    return [run.record for run in outcome.final if "failed" not in run.record]

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from awn.files import write_files
 from awn.paper.claims import claims_table
 from awn.paper.experiments import EXPERIMENTS, Show
 from awn.paper.pictures import interactive, picture
 from awn.paper.protocol import Experiment, Profile
+from awn.paper.run import Record
 from awn.paper.show import Plot, Results, Shown, Table
 from awn.paper.store import Store
 from awn.report.figure import Figure
 from awn.report.markup import Section, items, plots, table
 from awn.report.markup import plot as place
 from awn.report.page import write_page
+
+PROFILES: tuple[Profile, ...] = ("paper", "small")
 
 _INTRODUCTION = """# The paper, reproduced
 
@@ -29,8 +34,8 @@ report` from the files under `results/paper`: a JSON file for every run, with it
     awn paper report                        # this page, and results/paper/report.html
 
 Data sets are read from the folder that `AWN_DATA` names, or the user's cache. A file that is missing
-is fetched from its home, and its hash checked; only the table of credit cards must be put there by hand, and the error
-says where.
+is fetched from its home, and its hash checked, but for MiniBooNE, whose hash is not known to us; only the table of credit
+cards must be put there by hand, and the error says where.
 Mean (deviation) over runs. "Not run" means that nobody has run it yet.
 
 In both profiles, what the paper does not say or we do otherwise:
@@ -44,6 +49,8 @@ In both profiles, what the paper does not say or we do otherwise:
 - For model selection, training and validation are drawn anew from their union, unless a data set has its own splits.
 - The paper takes the fixed graph networks from the literature; ours are trained.
 - The Transformer norms before each part, and its output layer is its embedding.
+- Weight decay, where there is any, leaves out biases, norms and λ.
+- A width is that of the epoch that is kept, which need not be the last.
 """
 
 
@@ -62,7 +69,8 @@ class Part:
 def write_report(root: Path, document: Path, pictures: Path, page: Path) -> list[Path]:
     """Write the document, its pictures and the page; returns their paths.
 
-    Words on a result stand in `notes/<experiment>.md` under the root.
+    Words on a result stand in `notes/<experiment>.md` under the root, those on the paper's own protocol in
+    `notes/<experiment>-paper.md`.
     """
     parts = [part for experiment, show in EXPERIMENTS.values() for part in _parts(Store(root), experiment, show)]
     files: dict[Path, bytes] = {}
@@ -81,26 +89,46 @@ def write_report(root: Path, document: Path, pictures: Path, page: Path) -> list
 
 
 def _parts(store: Store, experiment: Experiment, show: Show) -> list[Part]:
-    note = store.root / "notes" / f"{experiment.name}.md"
-    words = note.read_text(encoding="utf-8").strip() if note.is_file() else ""
     parts = []
-    profiles: tuple[Profile, ...] = ("paper", "small")
-    for profile in profiles:
+    for profile in PROFILES:
         outcomes = store.outcomes(experiment, profile)
         if outcomes:
             says = " ".join(dict.fromkeys(outcome["says"] for outcome in outcomes))
-            origin = "; ".join(dict.fromkeys(_origin(outcome["from"]) for outcome in outcomes))
-            parts.append(Part(experiment, profile, says, origin, show(Results(tuple(outcomes))), words))
-    return parts or [Part(experiment, None, "", "", show(Results(())), words)]
+            results, words = Results(tuple(outcomes)), _words(store, experiment, profile)
+            parts.append(Part(experiment, profile, says, _origin(experiment, profile, results), show(results), words))
+    return parts or [Part(experiment, None, "", "", show(Results(())), _words(store, experiment, "small"))]
+
+
+def _words(store: Store, experiment: Experiment, profile: Profile) -> str:
+    note = store.root / "notes" / (f"{experiment.name}.md" if profile == "small" else f"{experiment.name}-paper.md")
+    return note.read_text(encoding="utf-8").strip() if note.is_file() else ""
 
 
 def _results(store: Store, experiment: Experiment) -> Results:
-    """The results by the paper's own protocol, if somebody has run it."""
-    return Results(tuple(store.outcomes(experiment, "paper") or store.outcomes(experiment, "small")))
+    """For every data set, the results by the paper's own protocol, once they have all cases that the small ones have."""
+    exact, small = (Results(tuple(store.outcomes(experiment, profile))) for profile in PROFILES)
+    done = [name for name in exact.datasets if set(exact.labels(name)) >= set(small.labels(name))]
+    return Results(
+        tuple(outcome for outcome in exact.outcomes if outcome["dataset"] in done)
+        + tuple(outcome for outcome in small.outcomes if outcome["dataset"] not in done)
+    )
 
 
-def _origin(made: dict[str, object]) -> str:
-    return f"`{made['command']}`, commit {made['commit']}, {str(made['date'])[:10]}"
+def _origin(experiment: Experiment, profile: Profile, results: Results) -> str:
+    """For every data set, what makes its runs, and by which commits and on which days they were made."""
+    made = []
+    for name in results.datasets:
+        runs = [run for outcome in results.outcomes if outcome["dataset"] == name for run in _runs(outcome)]
+        command = ["awn", "paper", "run", experiment.name, "--only", name]
+        command += ["--profile", profile] if profile != "small" else []
+        commits = ", ".join(dict.fromkeys(str(run["from"]["commit"]) for run in runs))
+        days = sorted({str(run["from"]["date"])[:10] for run in runs})
+        made.append(f"`{shlex.join(command)}` ({commits}; {' to '.join(dict.fromkeys((days[0], days[-1])))})")
+    return "; ".join(made)
+
+
+def _runs(outcome: dict[str, Any]) -> list[Record]:
+    return [*outcome["selection"], *outcome["final"]]
 
 
 def _markdown(part: Part, document: Path, pictures: Path, files: dict[Path, bytes]) -> str:

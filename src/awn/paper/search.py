@@ -1,5 +1,7 @@
 """Search: ways of choosing the next width to try, given what the widths so far scored.
 
+A merit is a score, and what decides between equal ones. Optuna's samplers go by the score.
+
 Grid, random and Bayesian search are Optuna's; local search goes to the better neighbour, as in the paper's comparison.
 """
 
@@ -13,17 +15,18 @@ from typing import Any, Literal, get_args
 from awn.errors import ArgumentError, MissingExtraError
 
 Proposer = Literal["grid", "random", "bayes", "local"]
-Tried = Sequence[tuple[int, float]]
+Merit = tuple[float, float]
+Tried = Sequence[tuple[int, Merit]]
 Propose = Callable[[Tried], int]
 
 
 def make_proposer(kind: Proposer, widths: Sequence[int], seed: int) -> Propose:
-    """A function from what was tried, widths and their scores in order, to the width to try next.
+    """A function from what was tried, widths and their merits in order, to the width to try next.
 
     >>> propose = make_proposer("grid", [8, 16, 32], seed=0)
     >>> tried = []
     >>> for _ in range(3):
-    ...     tried.append((propose(tried), 0.5))
+    ...     tried.append((propose(tried), (0.5, 0.0)))
     >>> sorted(units for units, _ in tried)
     [8, 16, 32]
     """
@@ -53,7 +56,7 @@ class _OptunaSearch:
 
     def __call__(self, tried: Tried) -> int:
         if self._asked is not None:
-            score = tried[-1][1]
+            score, _ = tried[-1][1]
             self._study.tell(self._asked, score if math.isfinite(score) else 0.0)
         self._asked = self._study.ask()
         if self._grid:
@@ -69,10 +72,10 @@ class _LocalSearch:
         self._start = random.Random(seed).randrange(len(self._widths))
 
     def __call__(self, tried: Tried) -> int:
-        scores = dict(tried)
-        if not scores:
+        merits = dict(tried)
+        if not merits:
             return self._widths[self._start]
-        place = self._widths.index(max(scores, key=lambda units: scores[units]))
+        place = self._widths.index(max(merits, key=lambda units: merits[units]))
         neighbours = [self._widths[n] for n in (place + 1, place - 1) if 0 <= n < len(self._widths)]
-        untried = [units for units in neighbours if units not in scores]
+        untried = [units for units in neighbours if units not in merits]
         return untried[0] if untried else self._widths[place]  # at the top of a hill it stays

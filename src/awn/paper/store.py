@@ -38,7 +38,7 @@ class Store:
     def keep_outcome(
         self, experiment: Experiment, profile: Profile, case: AnyCase, outcome: Outcome, says: str
     ) -> None:
-        """Write what a case came to, by the names of its runs."""
+        """Write what a case came to, by the names of its runs; with fewer final runs than are written, that stays."""
         folder = experiment.runs_folder
         content = {
             "experiment": experiment.name,
@@ -54,7 +54,11 @@ class Store:
         }
         fold = f"-fold-{case.settings.fold}" if case.settings.fold else ""
         name = f"{slug(case.settings.dataset)}-{slug(case.label)}{fold}.json"
-        write_files({self.root / experiment.name / profile / name: packed(content)})
+        path = self.root / experiment.name / profile / name
+        before = read_json(path) if path.is_file() else None
+        if before and before["chosen"] == content["chosen"] and set(before["final"]) > set(content["final"]):
+            return
+        write_files({path: packed(content)})
 
     def outcomes(self, experiment: Experiment, profile: Profile) -> list[dict[str, Any]]:
         """All outcomes of an experiment, with the records of their runs in place of the names."""

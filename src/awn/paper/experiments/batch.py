@@ -26,13 +26,13 @@ def _cases(base: Settings) -> tuple[Case, ...]:
 
 
 def show(results: Results) -> list[Shown]:
-    """The widths in the end, and a figure for each activation."""
+    """The widths, and a figure for each activation."""
     rows, shown = [], []
     for activation in ACTIVATIONS:
         groups = {f"batch {size}": results.final("SpiralHard", _label(activation, size)) for size in SIZES}
         rows += [(f"{activation}, {name}", widths(runs), scores(runs)) for name, runs in groups.items()]
         shown += width_and_score(f"batch-{activation}", f"{activation}, by batch size", groups)
-    return [Table(("", "total width in the end", "accuracy"), tuple(rows)), *shown]
+    return [Table(("", "total width", "accuracy"), tuple(rows)), *shown]
 
 
 BATCH = Experiment(

@@ -13,18 +13,17 @@ def show(results: Results) -> list[Shown]:
     """The accuracy without the first units, and without each one alone."""
     runs = results.final("Spiral", "AWN")
     if not runs:
-        return [Table(("removed", "accuracy"), (("the first units", mean_std([])),))]
+        return [Table(("removed", "accuracy", "runs"), (("the first units", mean_std([]), "0"),))]
     groups = [[100 * value for value in run["measured"]["removal"]["first"]] for run in runs]
-    rows = [("none", scores(runs))]
-    rows += [
-        (f"the {count} most important", mean_std([group[count] for group in groups if count < len(group)]))
-        for count in COUNTS
-    ]
+    rows = [("none", scores(runs), str(len(runs)))]
+    for count in COUNTS:
+        left = [group[count] for group in groups if count < len(group)]
+        rows.append((f"the {count} most important", mean_std(left), str(len(left))))
     each = [100 * value for value in runs[0]["measured"]["removal"]["each"]]
     together = tuple(Series(f"run {number}", _numbers(group), tuple(group)) for number, group in enumerate(groups))
     alone = Series("run 0", _numbers(each), tuple(each))
     return [
-        Table(("removed", f"accuracy, {len(runs)} runs"), tuple(rows)),
+        Table(("removed", "accuracy", "runs with more units than that"), tuple(rows)),
         Plot("remove-first", "Without the most important units", "units removed", "test accuracy, %", together),
         Plot("remove-each", "Without one unit", "unit removed", "test accuracy, %", (alone,)),
     ]

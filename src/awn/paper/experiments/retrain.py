@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from awn.paper.experiments.table1 import TABLE1
-from awn.paper.protocol import Case, Experiment, Protocol, Retrained
+from awn.paper.protocol import AnyCase, Case, Experiment, OfTotal, Protocol, Retrained
 from awn.paper.show import Results, Shown, Table, scores, widths
 
 PAPER = {
@@ -24,18 +24,18 @@ PAPER_VALIDATION = {
 }
 
 
-def retrained(table1: Protocol, datasets: Iterable[str]) -> tuple[Case | Retrained, ...]:
+def retrained(table1: Protocol, datasets: Iterable[str]) -> tuple[AnyCase, ...]:
     """Both cases of Table 1 for these data sets, and Fixed+, fold by fold."""
     pairs: dict[tuple[str, int], dict[str, Case]] = {}
     for case in table1.cases:
         if case.settings.dataset in datasets and isinstance(case, Case):
             pairs.setdefault((case.settings.dataset, case.settings.fold), {})[case.label] = case
-    cases: list[Case | Retrained] = []
+    cases: list[AnyCase] = []
     for (dataset, _), pair in pairs.items():
         awn, fixed = pair["AWN"], pair["Fixed"]
         cases += [awn, fixed, Retrained("Fixed+", awn, fixed)]
         if dataset == "REDDIT-B":
-            cases += [Retrained(f"total {total}", awn, fixed, total) for total in PAPER_VALIDATION]
+            cases += [OfTotal(f"total {total}", awn, total) for total in PAPER_VALIDATION]
     return tuple(cases)
 
 
@@ -59,7 +59,8 @@ RETRAIN = Experiment(
     name="retrain",
     title="Fixed+: retraining at the learned width",
     says="A fixed network with the other settings of the best fixed one and, in each layer, the mean width that the "
-    "adaptive one learned.",
+    "adaptive one learned. On REDDIT-B also fixed networks of several total widths, with the other settings of the "
+    "best adaptive one.",
     paper=Protocol(retrained(TABLE1.paper, PAPER), seeds=10, says="The paper's grids and epochs, ten final runs."),
     small=Protocol(
         retrained(TABLE1.small, ("Spiral", "SpiralHard")), seeds=10, says="Grids and epochs of Table 1's small profile."

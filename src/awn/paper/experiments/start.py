@@ -27,7 +27,7 @@ def _cases(base: Settings) -> tuple[Case, ...]:
 
 
 def show(results: Results) -> list[Shown]:
-    """The widths in the end, and a figure for each activation."""
+    """The widths, and a figure for each activation."""
     rows, shown = [], []
     for activation in ACTIVATIONS:
         groups = {f"rate {rate:g}": results.final("SpiralHard", _label(activation, rate)) for rate in RATES}
@@ -35,7 +35,7 @@ def show(results: Results) -> list[Shown]:
             started = f"{width_curve(runs[0])[0]:.0f}" if runs else "–"
             rows.append((f"{activation}, {name}", started, widths(runs), scores(runs)))
         shown += width_and_score(f"start-{activation}", f"{activation}, by starting rate", groups)
-    return [Table(("", "units after one epoch", "total width in the end", "accuracy"), tuple(rows)), *shown]
+    return [Table(("", "units after one epoch", "total width", "accuracy"), tuple(rows)), *shown]
 
 
 START = Experiment(
