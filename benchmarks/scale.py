@@ -1,7 +1,8 @@
 """How the cost of learned widths grows: with width, layers, samples a step, and processes.
 
 All times are ratios of medians, measured in turns in one run: an adaptive network over a plain one of the same width,
-with the same optimizer; and the parts of a step of several processes over that step.
+with the same optimizer; and the parts of a step of several processes over that step. Memory is the peak of a step, of
+all tensors that are alive, and that of a change beyond the capacity, in a process.
 
 Run: python benchmarks/scale.py            (about three minutes on two cores)
 Writes results/scale.json; docs/scale.md reads it, and `--show` prints its tables.
@@ -27,6 +28,7 @@ from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
 
 import awn
+from awn.bench.memory import peak_of
 from awn.distributed import check_in_step, rewrap_
 from awn.files import json_file, write_files
 from awn.provenance import provenance
@@ -78,14 +80,30 @@ def make(width: int, layers: int) -> tuple[awn.AdaptiveMLP, nn.Module]:
 def step_cost(width: int, layers: int, samples: int, repeats: int) -> dict[str, float]:
     """A step with the prior and the check for a resize, over a step of the plain network."""
     adaptive, plain = make(width, layers)
-    steps = adaptive_step(adaptive, adaptive, samples), plain_step(plain, samples)
+    optimizers = still(adaptive), torch.optim.Adam(plain.parameters(), 1e-4, fused=True)
+    steps = adaptive_step(adaptive, optimizers[0], samples), plain_step(plain, optimizers[1], samples)
     times = in_turns(steps, repeats)
-    return {"time": times[0] / times[1]}
+    peaks = []
+    for model, optimizer, step in zip((adaptive, plain), optimizers, steps, strict=True):
+        optimizer.zero_grad()
+        peaks.append(peak_of(step, model, optimizer))
+    change = change_peak(adaptive, optimizers[0]) / peaks[1]
+    return {"time": times[0] / times[1], "memory": peaks[0] / peaks[1], "change": change}
 
 
-def adaptive_step(model: nn.Module, bare: nn.Module, samples: int) -> Callable[[], None]:
-    # ν stands still, so that what is timed does not change while it is timed.
-    optimizer = torch.optim.Adam(awn.param_groups(bare, 1e-4, width_lr=0.0), fused=True)
+def change_peak(model: awn.AdaptiveMLP, optimizer: torch.optim.Optimizer) -> int:
+    """The peak of all layers growing beyond their capacity at once."""
+    beyond = {group.name: group.width.capacity + 1 for group in awn.find_groups(model)}
+    optimizer.zero_grad()
+    return peak_of(lambda: awn.set_units_(model, beyond, optimizer), model, optimizer)
+
+
+def still(model: nn.Module) -> torch.optim.Optimizer:
+    """Adam under which ν stands still, so that what is timed does not change while it is timed."""
+    return torch.optim.Adam(awn.param_groups(model, 1e-4, width_lr=0.0), fused=True)
+
+
+def adaptive_step(model: nn.Module, optimizer: torch.optim.Optimizer, samples: int) -> Callable[[], None]:
     x = torch.randn(samples, FEATURES)
 
     def step() -> None:
@@ -98,8 +116,7 @@ def adaptive_step(model: nn.Module, bare: nn.Module, samples: int) -> Callable[[
     return step
 
 
-def plain_step(model: nn.Module, samples: int) -> Callable[[], None]:
-    optimizer = torch.optim.Adam(model.parameters(), 1e-4, fused=True)
+def plain_step(model: nn.Module, optimizer: torch.optim.Optimizer, samples: int) -> Callable[[], None]:
     x = torch.randn(samples, FEATURES)
 
     def step() -> None:
@@ -143,7 +160,7 @@ def rank_cost(rank: int, store: str, number: int, width: int, repeats: int, answ
     dist.init_process_group("gloo", init_method=store, rank=rank, world_size=number)
     bare, other = make(width, layers=1)
     model, plain = DistributedDataParallel(bare), DistributedDataParallel(other)
-    optimizer = torch.optim.Adam(awn.param_groups(bare, 1e-4, width_lr=0.0), fused=True)
+    optimizer = still(bare)
     learned = awn.find_groups(bare)[0].width
 
     def there_and_back(units: int, *, capacities: bool) -> Callable[[], None]:
@@ -156,8 +173,8 @@ def rank_cost(rank: int, store: str, number: int, width: int, repeats: int, answ
 
     names = ("plain step", "step", "agreement", "a unit less and more", "a block more and less", "rewrap")
     calls = (
-        plain_step(plain, samples=256),
-        adaptive_step(model, bare, samples=256),
+        plain_step(plain, torch.optim.Adam(plain.parameters(), 1e-4, fused=True), samples=256),
+        adaptive_step(model, optimizer, samples=256),
         lambda: check_in_step(model, {"hidden.0": (width, width)}),
         there_and_back(width - 1, capacities=False),
         there_and_back(width + 1, capacities=True),
@@ -174,10 +191,11 @@ def rank_cost(rank: int, store: str, number: int, width: int, repeats: int, answ
 
 def show(content: dict[str, Any]) -> None:
     """Markdown tables."""
-    print("| hidden layers | units each | samples a step | time, adaptive / plain |")
-    print("|---|---|---|---|")
+    print("| hidden layers | units each | samples a step | time, adaptive / plain | memory | memory of a change |")
+    print("|---|---|---|---|---|---|")
     for row in content["steps"]:
-        print(f"| {row['layers']} | {row['width']} | {row['samples']} | {row['time']:.2f} |")
+        found = " | ".join(f"{row[name]:.2f}" for name in ("time", "memory", "change"))
+        print(f"| {row['layers']} | {row['width']} | {row['samples']} | {found} |")
     print()
     names = [name for name in content["ranks"][0] if name not in ("ranks", "width")]
     print("| ranks | units | " + " | ".join(names) + " |")

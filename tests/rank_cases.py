@@ -220,6 +220,61 @@ def resize_inside(rank: int) -> list[str]:
     return errors
 
 
+def set_units_inside(rank: int) -> list[str]:
+    """The same with `set_units_`, and then on the DDP itself, with other widths on the ranks."""
+    model = DistributedDataParallel(build(block=64))
+    loss_of(model, samples(4)).backward()
+    said = []
+    for whole, units in ((model.module, 13), (model, 14 + rank)):
+        try:
+            awn.set_units_(whole, {"hidden.0": units}, None)
+        except awn.AwnError as error:
+            said.append(str(error))
+    return said
+
+
+def joined(rank: int) -> str:
+    """A change of width where ranks may run out of batches."""
+    model = DistributedDataParallel(build())
+    optimizer = torch.optim.Adam(model.parameters())
+    with model.join():
+        loss_of(model, samples(4)).backward()
+        try:
+            awn.resize_(model, optimizer)
+        except awn.AwnError as error:
+            return str(error)
+    return "no error"
+
+
+def compiled(rank: int, ranks: int, folder: str) -> dict[str, Any]:
+    """`fit` and `save_run`, given what torch.compile returned for a DDP."""
+    whole: Any = torch.compile(DistributedDataParallel(build()), backend="eager")
+    rows = []
+    fit(
+        whole,
+        samples(40),
+        loss=lambda output, y, weight: rows.append(len(y)) or F.mse_loss(output, y),
+        options=FitOptions(epochs=1, batch_size=20, patience=None),
+    )
+    path = Path(folder) / f"{rank}.safetensors"
+    awn.save_run(path, whole, torch.optim.Adam(whole.parameters()))
+    return {"rows": rows, "written": path.exists()}
+
+
+def lost_in_training(rank: int) -> None:
+    """Rank 1 ends in the middle of an epoch, while rank 0 is in its backward pass."""
+    model = DistributedDataParallel(build())
+    steps = [0]
+
+    def loss(output: Tensor, y: Tensor, weight: Tensor | None) -> Tensor:
+        steps[0] += 1
+        if rank == 1 and steps[0] == 3:
+            raise KeyError("the end of rank 1")
+        return F.mse_loss(output, y)
+
+    fit(model, samples(80), loss=loss, options=FitOptions(epochs=2, batch_size=8, patience=None, resize_every=100))
+
+
 def load_inside(rank: int) -> str:
     """A state dict of another capacity is loaded behind DDP's back; the error of the next forward."""
     model = DistributedDataParallel(build())
@@ -332,11 +387,18 @@ def sharded(rank: int, ranks: int) -> list[str]:
     layers = nn.Sequential(nn.Linear(2, 24), nn.ReLU(), nn.Linear(24, 1))
     fully_shard(layers, mesh=mesh)
     axes = [awn.Axis(layers[0], "weight", 0, "producer"), awn.Axis(layers[2], "weight", 1, "consumer")]
-    for call in (
+    calls = (
         lambda: awn.resize_(model, optimizer),
         lambda: awn.set_units_(model, {"hidden.0": 30}, optimizer),
         lambda: awn.connect_(awn.Width(awn.Exponential.for_units(20)), axes),
-    ):
+        lambda: awn.objective(model(samples(4).x).sum(), model, 10),
+        lambda: fit(model, samples(8), loss=lambda output, y, _: F.mse_loss(output, y), options=FitOptions(epochs=1)),
+        lambda: awn.finalize(model),
+        lambda: awn.truncate(model, keep=0.5),
+        lambda: awn.save(model, "nowhere"),
+        lambda: awn.save_run("nowhere", model, optimizer),
+    )
+    for call in calls:
         try:
             call()
         except awn.AwnError as error:

@@ -12,7 +12,7 @@ import torch
 from typer.testing import CliRunner
 
 import awn
-from awn.bench import memory, resize
+from awn.bench import answer, memory, resize
 from awn.bench.cases import CASES, QUICK_CASES, Case, adam, adaptive_step, fixed_step
 from awn.bench.record import BENCHMARKS, cells, columns, markdown, record
 from awn.bench.timing import in_turns
@@ -63,8 +63,9 @@ def test_a_step_that_does_not_do_what_is_measured_is_not_measured() -> None:
 
 def test_works_take_turns() -> None:
     order: list[str] = []
-    in_turns({"a": lambda: order.append("a"), "b": lambda: order.append("b")}, repetitions=5, burst=0.0)
-    assert "".join(order[-10:]) == "ab" * 5
+    in_turns({"a": lambda: order.append("a"), "b": lambda: order.append("b")}, repetitions=20, burst=0.0)
+    turns = {"".join(order[-40:][place : place + 2]) for place in range(0, 40, 2)}
+    assert turns == {"ab", "ba"}, "both in every turn, neither always first"
 
 
 def test_the_peak_of_a_step_is_at_least_its_weights_gradients_and_moments() -> None:
@@ -102,6 +103,19 @@ def test_the_benchmarks_after_training_and_to_the_answer_run(tmp_path: Path, mon
     assert all(0 <= row["score"] <= 1 for row in found["answer"])
     shown = markdown(tmp_path)
     assert shown.index("To the answer") < shown.index("Latency after training")
+
+
+def test_tables_that_are_not_at_hand_are_said_to_be_left_out(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setenv("AWN_DATA", str(tmp_path))
+    monkeypatch.setattr("awn.bench.answer.METHODS", {})
+    monkeypatch.setattr("awn.bench.answer._to_accuracy", lambda *_: {"score": 1.0, "seconds": 1.0, "epochs": 1})
+    rows = answer.run()
+    left_out = {row["data"] for row in rows if row["method"].startswith("not measured: AWN_DATA")}
+    assert left_out == {"pol", "credit"}
+
+
+def test_quick_results_do_not_replace_measured_ones(run: Run) -> None:
+    assert "--quick measures nothing worth keeping" in one_sentence(run("bench", "--only", "memory", "--quick"))
 
 
 def test_an_unknown_benchmark_is_named(tmp_path: Path) -> None:

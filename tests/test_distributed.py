@@ -98,8 +98,32 @@ def test_a_rank_that_is_left_alone_says_so(ranks: Ranks) -> None:
 
 def test_resizing_the_model_inside_is_refused(ranks: Ranks) -> None:
     for errors in ranks.run(rank_cases.resize_inside, 2):
-        assert len(errors) == 1
-        assert "awn.resize_(ddp, optimizer)" in errors[0]
+        assert len(errors) == 2
+        assert all("awn.resize_(ddp, optimizer)" in error for error in errors)
+
+
+def test_units_set_inside_or_otherwise_on_some_rank_are_refused(ranks: Ranks) -> None:
+    for inside, apart in ranks.run(rank_cases.set_units_inside, 2):
+        assert "passed without the DistributedDataParallel" in inside
+        assert "goes to 15 on rank 1, but 12 and 14 on rank 0" in apart
+
+
+def test_widths_do_not_change_where_ranks_may_run_out_of_batches(ranks: Ranks) -> None:
+    for told in ranks.run(rank_cases.joined, 2):
+        assert "inside DistributedDataParallel.join()" in str(told)
+
+
+def test_a_ddp_may_be_compiled(ranks: Ranks, tmp_path: Path) -> None:
+    first, second = ranks.run(rank_cases.compiled, 2, 2, str(tmp_path))
+    assert first["rows"] == second["rows"] == [10, 10], "each has its part of every batch"
+    assert (first["written"], second["written"]) == (True, False)
+
+
+def test_a_rank_that_is_lost_in_training_is_told_of_in_a_sentence(ranks: Ranks) -> None:
+    left, gone = ranks.run(rank_cases.lost_in_training, 2)
+    assert isinstance(gone, KeyError)
+    assert isinstance(left, awn.AwnError)
+    assert "rank 0 of 2 cannot reach the others" in str(left)
 
 
 def test_a_stale_ddp_is_refused(ranks: Ranks) -> None:
@@ -159,7 +183,7 @@ def test_fully_shard_is_refused_with_the_reason(ranks: Ranks) -> None:
         assert not isinstance(told, Exception), told
         by_torch, *by_awn = told
         assert "scalar parameters" in by_torch  # ν is one number
-        assert len(by_awn) == 3
+        assert len(by_awn) == 9
         assert all("sharded" in sentence and "DTensor" in sentence for sentence in by_awn)
 
 

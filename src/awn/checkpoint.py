@@ -55,6 +55,7 @@ def save(model: nn.Module, folder: str | Path) -> None:
     >>> awn.widths(awn.load(folder))
     {'hidden.0': 231}
     """
+    require_groups(model)
     if rank_of(model) > 0:
         return
     model = unwrapped(model)
@@ -136,6 +137,7 @@ def save_run(
     >>> optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     >>> awn.save_run(Path(tempfile.mkdtemp()) / "run.safetensors", model, optimizer, extra={"epoch": 7})
     """
+    find_groups(model)  # which refuses a model that is spread over the ranks
     if rank_of(model) > 0:
         return
     tensors: dict[str, Tensor] = {}

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
-from awn.errors import RankError
+from awn.errors import AwnError, RankError
 
 
 def unwrapped(model: nn.Module) -> nn.Module:
@@ -30,8 +30,8 @@ def unwrapped(model: nn.Module) -> nn.Module:
     >>> unwrapped(model) is unwrapped(torch.compile(model, backend="eager")) is model
     True
     """
-    outer = uncompiled(model)
-    return uncompiled(outer.module) if isinstance(outer, DistributedDataParallel) else outer
+    parallel = parallel_of(model)
+    return uncompiled(model if parallel is None else parallel.module)
 
 
 def uncompiled(model: nn.Module) -> nn.Module:
@@ -44,13 +44,23 @@ def uncompiled(model: nn.Module) -> nn.Module:
     return model._modules.get("_orig_mod") or model
 
 
+def parallel_of(model: nn.Module) -> DistributedDataParallel | None:
+    """The DistributedDataParallel that a model is given in, which torch.compile may have been given; None without one.
+
+    >>> parallel_of(nn.Linear(2, 2))
+    """
+    outer = uncompiled(model)
+    return outer if isinstance(outer, DistributedDataParallel) else None
+
+
 def rank_of(model: nn.Module) -> int:
     """The number of this process among those that train the model together; 0 without a DistributedDataParallel.
 
     >>> rank_of(nn.Linear(2, 2))
     0
     """
-    return dist.get_rank(model.process_group) if isinstance(model, DistributedDataParallel) else 0
+    parallel = parallel_of(model)
+    return 0 if parallel is None else dist.get_rank(parallel.process_group)
 
 
 def ranks_of(model: nn.Module) -> int:
@@ -59,7 +69,8 @@ def ranks_of(model: nn.Module) -> int:
     >>> ranks_of(nn.Linear(2, 2))
     1
     """
-    return dist.get_world_size(model.process_group) if isinstance(model, DistributedDataParallel) else 1
+    parallel = parallel_of(model)
+    return 1 if parallel is None else dist.get_world_size(parallel.process_group)
 
 
 @contextmanager
@@ -78,11 +89,21 @@ def torchrun_group() -> Iterator[int]:
     on_gpu = torch.cuda.is_available()
     if on_gpu:
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-    dist.init_process_group("nccl" if on_gpu else "gloo")
+    # Both, where there is a GPU: the model may be on the CPU all the same.
+    dist.init_process_group("cpu:gloo,cuda:nccl" if on_gpu else "gloo")
     try:
         yield dist.get_rank()
     finally:
         dist.destroy_process_group()
+
+
+def times_restarted() -> int:
+    """How often torchrun has started the processes again, after one of them had ended.
+
+    >>> times_restarted()
+    0
+    """
+    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
 
 
 def check_in_step(model: nn.Module, widths: Mapping[str, Sequence[int]]) -> None:
@@ -91,12 +112,18 @@ def check_in_step(model: nn.Module, widths: Mapping[str, Sequence[int]]) -> None
     One small collective, at every `resize_`: a look at changes alone would leave the other ranks waiting, if one rank
     changed by itself.
     """
-    if not isinstance(model, DistributedDataParallel):
+    parallel = parallel_of(model)
+    if parallel is None:
         return
-    own = torch.tensor(list(widths.values()), device=model.device)
-    every = [torch.empty_like(own) for _ in range(ranks_of(model))]
-    with _reaching_all(model):
-        dist.all_gather(every, own, group=model.process_group)
+    if parallel._join_config.enable:
+        raise RankError(
+            "widths cannot change inside DistributedDataParallel.join(): ranks that have run out of batches take no "
+            "part in it. Give every rank as many batches, with a DistributedSampler, and leave join() out."
+        )
+    own = torch.tensor(list(widths.values()), device=parallel.device)
+    every = [torch.empty_like(own) for _ in range(ranks_of(parallel))]
+    with reaching_all(parallel):
+        dist.all_gather(every, own, group=parallel.process_group)
     if all(torch.equal(every[0], other) for other in every[1:]):
         return
     for rank, said in enumerate(every):
@@ -111,10 +138,11 @@ def check_in_step(model: nn.Module, widths: Mapping[str, Sequence[int]]) -> None
 
 def share_(model: nn.Module, tensors: Iterable[Tensor]) -> None:
     """Give every rank the values that rank 0 has."""
-    if isinstance(model, DistributedDataParallel):
-        first = dist.get_global_rank(model.process_group, 0)
-        with _reaching_all(model):
-            for work in [dist.broadcast(t, first, group=model.process_group, async_op=True) for t in tensors]:
+    parallel = parallel_of(model)
+    if parallel is not None:
+        first = dist.get_global_rank(parallel.process_group, 0)
+        with reaching_all(parallel):
+            for work in [dist.broadcast(t, first, group=parallel.process_group, async_op=True) for t in tensors]:
                 work.wait()
 
 
@@ -134,34 +162,50 @@ def told(model: nn.Module, numbers: Callable[[], Sequence[float]], how_many: int
     >>> told(nn.Linear(2, 2), lambda: [0.5, 1.0], how_many=2)
     [0.5, 1.0]
     """
-    if not isinstance(model, DistributedDataParallel):
+    parallel = parallel_of(model)
+    if parallel is None:
         return list(numbers())
-    found = numbers() if rank_of(model) == 0 else [0.0] * how_many
-    shared = torch.tensor(found, dtype=torch.float64, device=model.device)
-    share_(model, [shared])
+    found = numbers() if rank_of(parallel) == 0 else [0.0] * how_many
+    shared = torch.tensor(found, dtype=torch.float64, device=parallel.device)
+    share_(parallel, [shared])
     heard: list[float] = shared.tolist()
     return heard
 
 
 def average_(model: nn.Module, tensor: Tensor) -> Tensor:
     """Put the mean over the ranks into a tensor; without a DistributedDataParallel it stays as it is."""
-    if isinstance(model, DistributedDataParallel):
-        with _reaching_all(model):
-            dist.all_reduce(tensor, group=model.process_group)
-        tensor /= ranks_of(model)
+    parallel = parallel_of(model)
+    if parallel is not None:
+        with reaching_all(parallel):
+            dist.all_reduce(tensor, group=parallel.process_group)
+        tensor /= ranks_of(parallel)
     return tensor
 
 
 @contextmanager
-def _reaching_all(model: DistributedDataParallel) -> Iterator[None]:
+def reaching_all(model: nn.Module) -> Iterator[None]:
+    """Say what has become of the other ranks, where torch only says which connection was lost.
+
+    >>> with reaching_all(nn.Linear(2, 2)):     # alone: nothing to say
+    ...     pass
+    """
     try:
         yield
     except RuntimeError as error:
+        if parallel_of(model) is None or isinstance(error, AwnError) or not _is_of_the_network(error):
+            raise
         raise RankError(
             f"rank {rank_of(model)} of {ranks_of(model)} cannot reach the others: one of them has probably ended, and "
             "its own message says why. Start the job again from the last checkpoint; the number of ranks may be "
             f"another. Torch says: {str(error).splitlines()[0]}"
         ) from error
+
+
+def _is_of_the_network(error: RuntimeError) -> bool:
+    """Whether torch's error is about the connection to other ranks, and not about the model that is trained."""
+    return isinstance(error, dist.DistError) or any(
+        word in str(error).lower() for word in ("gloo", "nccl", "connection", "socket", "process group", "timed out")
+    )
 
 
 def rewrap_(model: nn.Module) -> None:
@@ -212,10 +256,18 @@ def check_parallel(model: nn.Module, tensors: Iterable[Tensor], optimizers: Iter
     refuse_sharded(tensors)
 
 
-def refuse_sharded(tensors: Iterable[Tensor]) -> None:
-    """Refuse tensors that are spread over the ranks: a unit's weights would have to move between them."""
-    module = sys.modules.get("torch.distributed.tensor")  # imported by those who shard, and by nobody else
-    if module is not None and any(isinstance(tensor, module.DTensor) for tensor in tensors):
+def refuse_sharded(tensors: Iterable[Tensor], model: nn.Module | None = None) -> None:
+    """Refuse tensors that are spread over the ranks: a unit's weights would have to move between them.
+
+    Between a forward and its backward they are whole, and only their model says that they are not.
+    """
+    if not (dist.is_available() and dist.is_initialized()):  # asked at every step: not for nothing
+        return
+    tensor_module, fsdp = (sys.modules.get(f"torch.distributed.{name}") for name in ("tensor", "fsdp"))
+    spread = tensor_module is not None and any(isinstance(tensor, tensor_module.DTensor) for tensor in tensors)
+    if fsdp is not None and model is not None:
+        spread = spread or any(isinstance(module, fsdp.FSDPModule) for module in model.modules())
+    if spread:
         raise RankError(
             "the model is sharded (fully_shard, or tensor parallel: its parameters are DTensors). FSDP2 keeps "
             "each parameter in one flat buffer whose shards have a fixed size on every rank, so a width cannot change "
@@ -260,6 +312,10 @@ class _Watch:
     def __init__(self) -> None:
         self.seen: Callable[[], Any] = _nobody
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Watch:
+        """A copy of the model has run nowhere yet."""
+        return _Watch()
+
     def __call__(self, _: nn.Module, weight: tuple[Tensor]) -> None:
         active = DistributedDataParallel._get_active_ddp_module()
         if active is None or active is self.seen():
@@ -293,8 +349,8 @@ def refuse_inside(gate: nn.Module) -> None:
         gate.register_forward_pre_hook(_Watch())
     elif watch.seen() is not None:
         raise RankError(
-            "resize_ was given the model inside a DistributedDataParallel, so every rank would draw new units of its "
-            "own. Pass the DistributedDataParallel itself: awn.resize_(ddp, optimizer)."
+            "the model was passed without the DistributedDataParallel that it runs in, so every rank would draw new "
+            "units of its own. Pass the DistributedDataParallel itself: awn.resize_(ddp, optimizer)."
         )
 
 

@@ -9,7 +9,7 @@ from torch import nn
 
 from awn.distributed import unwrapped
 from awn.gate import remove_gate_
-from awn.groups import WIDTH_NAME, require_groups
+from awn.groups import WIDTH_NAME, find_groups, require_groups
 from awn.importance import check_units
 from awn.mlp import AdaptiveMLP
 from awn.state import ignore_state_dicts_
@@ -31,8 +31,9 @@ def finalize(model: nn.Module, *, round_to: int = 1) -> nn.Module:
     )
     """
     check_units("round_to", round_to)
+    require_groups(model)
     plain = copy.deepcopy(unwrapped(model))
-    groups = require_groups(plain)
+    groups = find_groups(plain)
     present = {group.name: group.width.units for group in groups}
     sizes = {name: math.ceil(units / round_to) * round_to for name, units in present.items()}
     set_units_(plain, present, None, capacities=sizes)

@@ -12,6 +12,7 @@ from torch.optim import Optimizer
 from awn.budget import Budget
 from awn.errors import ArgumentError, MissingExtraError
 from awn.groups import require_groups
+from awn.importance import check_units
 from awn.objective import Objective
 from awn.prior import Prior, holds_weight_prior
 from awn.summary import widths
@@ -51,7 +52,8 @@ class AdaptiveWidth(Callback):
     `awn.objective`, or the prior would count twice. The gradient of the prior and the budget is added right before the
     optimizer's step, so gradients may be accumulated, scaled and clipped as usual. `n_samples` is the size of the
     training set, which is asked of the data loader unless given. `clock` says what an annealed prior counts. New units
-    are drawn from `seed`; where the drawing stands goes into checkpoints.
+    are drawn from `seed`; where the drawing stands goes into checkpoints. `resize_every`: steps between two resizes,
+    each of which an accelerator has to be waited for.
 
     With `Trainer(strategy="ddp")` all ranks have the same widths and units. The prior's gradient is added to the mean
     of the ranks' gradients, so that it counts once; `n_samples` is the size of the whole set.
@@ -64,14 +66,17 @@ class AdaptiveWidth(Callback):
         *,
         n_samples: int | None = None,
         clock: Clock = "epochs",
+        resize_every: int = 1,
         seed: int = 0,
     ) -> None:
         super().__init__()
         check_clock(clock)
+        check_units("resize_every", resize_every)
         self.prior = prior
         self.budget = budget
         self.n_samples = n_samples
         self.clock = clock
+        self.resize_every = resize_every
         self.seed = seed
         self._samples = 0
         self._steps = 0
@@ -149,8 +154,9 @@ class AdaptiveWidth(Callback):
         if trainer.global_step == self._steps:
             return
         self._steps = trainer.global_step
-        assert trainer.model is not None  # the module itself, or the DistributedDataParallel that it is trained in
-        resize_(trainer.model, trainer.optimizers, generator=self._generator)
+        if self._steps % self.resize_every == 0:
+            assert trainer.model is not None  # the module itself, or the DistributedDataParallel that it is trained in
+            resize_(trainer.model, trainer.optimizers, generator=self._generator)
         pl_module.log_dict({f"width/{layer}": float(units) for layer, units in widths(pl_module).items()})
         if self._terms is not None:
             terms = self._terms

@@ -21,7 +21,7 @@ def provenance(**facts: Any) -> dict[str, Any]:
     """The command, commit, date and machine of this process, with further facts such as a seed.
 
     >>> sorted(provenance(seed=0))
-    ['awn', 'command', 'commit', 'cores', 'date', 'machine', 'python', 'seed', 'threads', 'torch']
+    ['awn', 'command', 'commit', 'cores', 'date', 'machine', 'processor', 'python', 'seed', ...]
     """
     return {
         **origin(),
@@ -29,7 +29,9 @@ def provenance(**facts: Any) -> dict[str, Any]:
         "awn": __version__,
         "python": platform.python_version(),
         "torch": torch.__version__,
+        "system": f"{platform.system()} {platform.release()}",
         "machine": platform.machine(),
+        "processor": _processor(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
         **facts,
@@ -59,6 +61,14 @@ def _command(words: Sequence[str]) -> str:
 def _relative(word: str) -> str:
     path = Path(word)
     return os.path.relpath(path) if path.is_absolute() else word
+
+
+def _processor() -> str:
+    """The processor's name as it tells it, which Python itself knows on few systems."""
+    facts = Path("/proc/cpuinfo")
+    lines = facts.read_text(encoding="utf-8").splitlines() if facts.is_file() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor()
 
 
 def _commit() -> str | None:

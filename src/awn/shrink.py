@@ -264,6 +264,7 @@ def _cut(model: ModelT, units: Units, calibrate: Iterable[Any] | None) -> ModelT
 
 def _copy(model: ModelT) -> ModelT:
     """A copy that is by itself: a model in a DistributedDataParallel leaves that behind."""
+    require_groups(model)
     return cast("ModelT", copy.deepcopy(unwrapped(model)))
 
 

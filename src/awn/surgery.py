@@ -68,6 +68,7 @@ def resize_(model: nn.Module, optimizer: Optimizers, *, generator: torch.Generat
     >>> awn.resize_(model, optimizer)
     {'hidden.0': Resize(before=100, after=64)}
     """
+    _check_generator(generator)
     model, optimizers = uncompiled(model), list_optimizers(optimizer)
     groups = require_groups(model)
     stored = _read([group.width.log_nu for group in groups])
@@ -87,7 +88,7 @@ def resize_(model: nn.Module, optimizer: Optimizers, *, generator: torch.Generat
     for group, _, now in drifted:  # past a bound: back to it, before new units are drawn by their importance
         group.width.move_(now)
     try:
-        return set_units_(model, targets, optimizers, generator=generator)
+        return _move_(model, groups, _plan(groups, targets, {}), optimizers, generator)
     except Exception:
         for group, was, _ in drifted:
             group.width.move_(was)
@@ -108,14 +109,24 @@ def set_units_(
     >>> awn.set_units_(awn.AdaptiveMLP(2, 2), {"hidden.0": 10}, optimizer=None)
     {'hidden.0': Resize(before=231, after=10)}
     """
-    if not isinstance(generator, torch.Generator | None):
-        raise ArgumentError(f"generator must be a torch.Generator or None, got {generator!r}.")
+    _check_generator(generator)
     model, optimizers = uncompiled(model), list_optimizers(optimizer)
     groups = require_groups(model)
     check_layers(groups, [*units, *(capacities or {})])
     for name, number in units.items():
         check_units(f"units[{name!r}]", number)
-    moves = _plan(groups, units, capacities or {})
+    _keep_in_step(model, groups, {group.name: units.get(group.name, group.width.units) for group in groups})
+    return _move_(model, groups, _plan(groups, units, capacities or {}), optimizers, generator)
+
+
+def _move_(
+    model: nn.Module,
+    groups: Sequence[WidthGroup],
+    moves: Mapping[str, _Move],
+    optimizers: Sequence[Optimizer],
+    generator: torch.Generator | None,
+) -> dict[str, Resize]:
+    """Bring layers to where they go; returns those whose width changed."""
     if not moves:
         return {}
     tensors = {
@@ -134,6 +145,11 @@ def set_units_(
         for group in groups:
             group.width.optimizer_may_be_stale = True
     return {name: Resize(move.before, move.after) for name, move in moves.items() if move.before != move.after}
+
+
+def _check_generator(generator: torch.Generator | None) -> None:
+    if not isinstance(generator, torch.Generator | None):
+        raise ArgumentError(f"generator must be a torch.Generator or None, got {generator!r}.")
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import statistics
 from collections.abc import Callable
 from typing import Any
@@ -16,40 +17,47 @@ from awn.finalize import finalize
 from awn.shrink import truncate
 
 TITLE = "Latency after training, over a network that was never adaptive"
+THREADS = "as the rows say"
 _NETWORKS, _QUICK_NETWORKS = [(48, 231, 231, 2), (512, 1024, 512)], [(2, 9, 2)]
 
 
 def run(*, quick: bool = False) -> list[dict[str, Any]]:
     """A row for each network, batch and runtime: the adaptive network itself, finalised, and cut to half its units."""
     rows = []
-    with threads(1), torch.inference_mode():
-        for sizes in _QUICK_NETWORKS if quick else _NETWORKS:
-            adaptive = adaptive_mlp(sizes).eval()
-            networks = {
-                "fixed": mlp(sizes).eval(),
-                "adaptive": adaptive,
-                "finalised": finalize(adaptive).eval(),
-                "half": finalize(truncate(adaptive, keep=0.5)).eval(),
-            }
-            for batch in (1,) if quick else (1, 128):
-                x = torch.randn(batch, sizes[0])
-                for runtime, prepare in RUNTIMES.items():
-                    works = {
-                        name: prepare(network, x)
-                        for name, network in networks.items()
-                        if not (runtime == "onnxruntime" and name == "adaptive")
-                    }
-                    seconds = in_turns(works, repetitions=2 if quick else 51, burst=0.001 if quick else 0.02)
-                    rows.append(_row(sizes, batch, runtime, seconds))
+    for number in [1] if quick else sorted({1, os.cpu_count() or 1}):
+        with threads(number), torch.inference_mode():
+            for sizes in _QUICK_NETWORKS if quick else _NETWORKS:
+                rows += _rows(sizes, number, quick=quick)
     return rows
 
 
-def _row(sizes: tuple[int, ...], batch: int, runtime: str, seconds: dict[str, list[float]]) -> dict[str, Any]:
+def _rows(sizes: tuple[int, ...], number: int, *, quick: bool) -> list[dict[str, Any]]:
+    adaptive = adaptive_mlp(sizes).eval()
+    networks = {
+        "fixed": mlp(sizes).eval(),
+        "adaptive": adaptive,
+        "finalised": finalize(adaptive).eval(),
+        "half": finalize(truncate(adaptive, keep=0.5)).eval(),
+    }
+    rows = []
+    for batch in (1,) if quick else (1, 128):
+        x = torch.randn(batch, sizes[0])
+        for runtime, prepare in RUNTIMES.items():
+            works = {
+                name: prepare(network, x)
+                for name, network in networks.items()
+                if not (runtime == "onnxruntime" and name == "adaptive")
+            }
+            seconds = in_turns(works, repetitions=2 if quick else 51, burst=0.001 if quick else 0.02)
+            network = f"{'→'.join(map(str, sizes))}, batch {batch}"
+            rows.append({"network": network, "runtime": runtime, "threads": number, **_ratios(seconds)})
+    return rows
+
+
+def _ratios(seconds: dict[str, list[float]]) -> dict[str, Any]:
     plain = seconds["fixed"]
     ratios = {name: ratio(each, plain) for name, each in seconds.items()}
     return {
-        "network": f"{'→'.join(map(str, sizes))}, batch {batch}",
-        "runtime": runtime,
         "fixed, ms": round(1e3 * statistics.median(plain), 4),
         "adaptive": ratios.get("adaptive"),
         "finalised": ratios["finalised"],
@@ -66,7 +74,7 @@ def _in_onnxruntime(network: nn.Module, x: Tensor) -> Work:
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
+    options.intra_op_num_threads = torch.get_num_threads()
     with torch.inference_mode(False):
         content = onnx_bytes(network, torch.randn(3, x.shape[1]))
     session, inputs = onnxruntime.InferenceSession(content, options), {"input": x.numpy()}

@@ -40,7 +40,8 @@ def record(
         if only and name not in only:
             continue
         found[name] = benchmark.run(quick=quick)
-        write_files({folder / f"{name}.json": json_file({"from": provenance(quick=quick), "rows": found[name]})})
+        made = provenance(quick=quick, threads=getattr(benchmark, "THREADS", 1))
+        write_files({folder / f"{name}.json": json_file({"from": made, "rows": found[name]})})
         if then is not None:
             then(name, found[name])
     return found
@@ -54,7 +55,8 @@ def markdown(folder: Path) -> str:
         if path.is_file():
             content = json.loads(path.read_text(encoding="utf-8"))
             made = content["from"]
-            facts = f"`{path.as_posix()}`, commit {made['commit']}, {made['date']}, {made['cores']} cores"
+            machine = f"{made['cores']} cores" + (f" ({made['processor']})" if "processor" in made else "")
+            facts = f"`{path.as_posix()}`, commit {made['commit']}, {made['date']}, {machine}"
             parts.append(f"## {benchmark.TITLE}\n\n{facts}\n\n{_table(content['rows'])}\n")
     if not parts:
         raise ArgumentError(f"there are no results of `awn bench` in {folder}: measure first, without --show.")

@@ -10,13 +10,14 @@ from awn.bench.cases import CASES, QUICK_CASES, adam, adaptive_step, fixed_step
 from awn.bench.timing import in_turns, middle_half, ratio, threads
 
 TITLE = "A training step, adaptive / fixed"
+THREADS = "as the rows say"
 
 
 def run(*, quick: bool = False) -> list[dict[str, Any]]:
     """A row for each network and number of threads.
 
     `gate`: the importance and its gradient alone, without prior and without a look at the widths. `changing`: every
-    width changes at every step. `middle half`: where the ratios of half of the turns lie.
+    width changes at every step, inside its capacity. `middle half`: where the ratios of half of the turns lie.
     """
     rows = []
     for number in [1] if quick else sorted({1, os.cpu_count() or 1}):

@@ -9,11 +9,12 @@ import typer
 
 from awn.cli.fit import AsJson, Quiet
 from awn.cli.output import print_json, print_table, say
+from awn.errors import ArgumentError
 
 
 def bench(
     only: Annotated[list[str] | None, typer.Option(help="step, resize, answer, after or memory; several too.")] = None,
-    folder: Annotated[Path, typer.Option("--out", help="Where to write the JSON files.")] = Path("results/bench"),
+    given: Annotated[Path | None, typer.Option("--out", help="Where to write. Default: results/bench.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Tiny sizes: the times say nothing.")] = False,
     show: Annotated[bool, typer.Option("--show", help="Print finished results as Markdown, and run nothing.")] = False,
     quiet: Quiet = False,
@@ -25,6 +26,11 @@ def bench(
     """
     from awn.bench.record import BENCHMARKS, Rows, cells, columns, markdown, record
 
+    if quick and given is None:
+        raise ArgumentError(
+            "--quick measures nothing worth keeping: name a folder for it, other than results/bench, --out."
+        )
+    folder = given or Path("results/bench")
     if show:
         typer.echo(markdown(folder))
         return

@@ -12,9 +12,10 @@ import typer
 from awn.cli.config import read_config
 from awn.cli.display import LiveDisplay, PlainDisplay
 from awn.cli.folders import run_folder
-from awn.cli.many import Fleet, fit_many
+from awn.cli.many import Fleet, check_crew, fit_many
 from awn.cli.output import err, out, print_json, print_table, say
-from awn.distributed import several_ranks, torchrun_group, wait_for_all
+from awn.distributed import several_ranks, times_restarted, torchrun_group, wait_for_all
+from awn.errors import RankError
 
 if TYPE_CHECKING:
     from awn.tabular.outcome import Start, TableFit
@@ -32,7 +33,9 @@ def fit(
     test_size: Annotated[float, typer.Option(help="Share of the rows to hold out and judge by.")] = 0.2,
     seed: Annotated[int, typer.Option(help="Decides the split and the start.")] = 0,
     seeds: Annotated[int, typer.Option(help="Runs of each table, with one seed after the other.", min=1)] = 1,
-    workers: Annotated[int, typer.Option(help="Processes that share the runs, on this machine.", min=1)] = 1,
+    workers: Annotated[
+        int | None, typer.Option(help="Processes that share the runs, on this machine. Default: 1.", min=1)
+    ] = None,
     ray: Annotated[str | None, typer.Option(help="The address of a Ray cluster, or `local` to start one.")] = None,
     epochs: Annotated[int | None, typer.Option(help="At most this many passes over the rows.")] = None,
     max_units: Annotated[int | None, typer.Option(help="Most units a layer may have. Default: 256.")] = None,
@@ -57,11 +60,16 @@ def fit(
     named = {"hidden_layers": hidden_layers, "epochs": epochs, "max_units": max_units, "max_params": max_params}
     options = {**read_config(config), **{name: value for name, value in named.items() if value is not None}}
     settings = {"task": task, "test_size": test_size, "options": options, "compare": compare}
+    check_crew(workers, ray)
     if len(tables) > 1 or seeds > 1 or ray:
-        fleet = Fleet(workers, ray, threads, resume, overwrite)
+        fleet = Fleet(workers or 1, ray, threads, resume, overwrite)
         every = range(seed, seed + seeds)
         fit_many(tables, target, every, out_folder, settings, fleet, quiet=quiet, as_json=as_json)
         return
+    if workers and workers > 1:
+        say("One table with one seed is one run, so there is nothing for --workers to share out.", quiet=quiet)
+    # What torchrun starts again after a rank has ended goes on from its checkpoint.
+    resume = resume or (times_restarted() > 0 and out_folder is not None and (out_folder / "run").is_dir())
     with torchrun_group() as rank:
         folder = run_folder(out_folder, tables[0], resume=resume, overwrite=overwrite)
         wait_for_all()  # every rank has looked before one of them writes
@@ -89,12 +97,18 @@ def _fit(table: Path, target: str, folder: Path, settings: dict[str, Any], *, re
     try:
         return fit_table(table, target, folder, **settings, resume=resume, data_parallel=several_ranks(), begin=begin)
     except KeyboardInterrupt:
-        begun = (folder / "run").is_dir()
-        say(f"Interrupted. {f'To go on: the same command with --out {folder} --resume.' if begun else ''}")
+        say(f"Interrupted. {_to_go_on(folder)}")
         raise typer.Exit(1) from None
+    except RankError as error:
+        raise RankError(f"{error} {_to_go_on(folder)}".strip()) from error
     finally:
         if display is not None:
             display.close()
+
+
+def _to_go_on(folder: Path) -> str:
+    begun = (folder / "run").is_dir()
+    return f"To go on: the same command with --out {folder} --resume." if begun else ""
 
 
 def print_result(result: TableFit) -> None:

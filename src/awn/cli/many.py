@@ -30,6 +30,12 @@ class Fleet:
     overwrite: bool
 
 
+def check_crew(workers: int | None, ray: str | None) -> None:
+    """Refuse processes of this machine beside a cluster."""
+    if workers and ray:
+        raise ArgumentError("--workers is for this machine; with --ray, the cluster says how many runs go on.")
+
+
 def fit_many(
     tables: Sequence[Path],
     target: str,

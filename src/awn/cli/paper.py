@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from awn.cli.fit import AsJson, Quiet
+from awn.cli.many import check_crew
 from awn.cli.output import print_json, print_table, say
 
 paper = typer.Typer(help="Run the paper's experiments, and compare them with the paper.", no_args_is_help=True)
@@ -63,14 +64,12 @@ def run(
 
     Example:  awn paper run table1 --only Spiral --workers 2
     """
-    from awn.errors import ArgumentError
     from awn.paper.experiments import find_experiment
     from awn.paper.store import Store
     from awn.paper.sweep import Sweep
     from awn.workers import local_workers, ray_workers
 
-    if ray and workers:
-        raise ArgumentError("--workers is for this machine; with --ray, the cluster says how many runs there are at once.")
+    check_crew(workers, ray)
     experiment = find_experiment(name)
     protocol = experiment.protocol(profile)
     if only is not None:

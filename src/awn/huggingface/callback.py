@@ -11,6 +11,7 @@ from transformers.training_args import ParallelMode
 from awn.budget import Budget
 from awn.errors import ArgumentError
 from awn.groups import require_groups
+from awn.importance import check_units
 from awn.objective import Objective
 from awn.prior import Prior
 from awn.summary import widths
@@ -35,6 +36,7 @@ class AdaptiveWidthCallback(TrainerCallback):
     first batch of a step, and the batches' gradients are added to it, so that gradients may be accumulated, scaled and
     clipped as usual. `n_samples` says over how many samples the loss of the whole training set is a mean: the rows of
     the data set unless given; for a language model rather its tokens. `clock` says what an annealed prior counts.
+    `resize_every`: steps between two resizes, each of which an accelerator has to be waited for.
     """
 
     def __init__(
@@ -44,12 +46,15 @@ class AdaptiveWidthCallback(TrainerCallback):
         *,
         n_samples: int | None = None,
         clock: Clock = "epochs",
+        resize_every: int = 1,
     ) -> None:
         check_clock(clock)
+        check_units("resize_every", resize_every)
         self.prior = prior
         self.budget = budget
         self.n_samples = n_samples
         self.clock = clock
+        self.resize_every = resize_every
         self._samples = 0
         self._terms: Objective | None = None
 
@@ -82,7 +87,8 @@ class AdaptiveWidthCallback(TrainerCallback):
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Resize."""
-        resize_(kwargs["model"], kwargs["optimizer"])
+        if state.global_step % self.resize_every == 0:
+            resize_(kwargs["model"], kwargs["optimizer"])
 
     def on_log(
         self,

@@ -34,8 +34,8 @@ report` from the files under `results/paper`: a JSON file for every run, with it
     awn paper report                        # this page, and results/paper/report.html
 
 Data sets are read from the folder that `AWN_DATA` names, or the user's cache. A file that is missing
-is fetched from its home, and its hash checked, but for MiniBooNE, whose hash is not known to us; only the table of credit
-cards must be put there by hand, and the error says where.
+is fetched from its home, and its hash checked, but for MiniBooNE, whose hash is not known to us; only the table of
+credit cards must be put there by hand, and the error says where.
 Mean (deviation) over runs. "Not run" means that nobody has run it yet.
 
 In both profiles, what the paper does not say or we do otherwise:
@@ -105,7 +105,7 @@ def _words(store: Store, experiment: Experiment, profile: Profile) -> str:
 
 
 def _results(store: Store, experiment: Experiment) -> Results:
-    """For every data set, the results by the paper's own protocol, once they have all cases that the small ones have."""
+    """For every data set, the results by the paper's own protocol once they have all cases that the small ones have."""
     exact, small = (Results(tuple(store.outcomes(experiment, profile))) for profile in PROFILES)
     done = [name for name in exact.datasets if set(exact.labels(name)) >= set(small.labels(name))]
     return Results(

@@ -39,8 +39,8 @@ class AdaptiveClassifier(ClassifierMixin, NetworkEstimator):  # type: ignore[mis
     `hidden_layers`, `activation`, `units` (to start from), `scale`, `quantile`, `max_units`, `dropout` and `batch_norm`
     shape the network. A layer grows to `max_units`, or to twice `units` if that is not given; `max_params` caps the
     whole. `weight_scale` is the prior's σ_θ. `fixed_widths` trains an ordinary network of those widths instead, to
-    compare with. A share `validation_fraction` of the rows is held back to stop early by. DataFrames may have numbers,
-    categories, booleans, dates and missing values.
+    compare with. `resize_every` is the number of steps between two resizes. A share `validation_fraction` of the rows
+    is held back to stop early by. DataFrames may have numbers, categories, booleans, dates and missing values.
     """
 
     def __init__(
@@ -64,6 +64,7 @@ class AdaptiveClassifier(ClassifierMixin, NetworkEstimator):  # type: ignore[mis
         patience: int | None = 20,
         schedule: str = "plateau",
         clip: float | None = None,
+        resize_every: int = 1,
         validation_fraction: float = 0.1,
         fixed_widths: Sequence[int] | None = None,
         device: str = "cpu",
@@ -88,6 +89,7 @@ class AdaptiveClassifier(ClassifierMixin, NetworkEstimator):  # type: ignore[mis
         self.patience = patience
         self.schedule = schedule
         self.clip = clip
+        self.resize_every = resize_every
         self.validation_fraction = validation_fraction
         self.fixed_widths = fixed_widths
         self.device = device
@@ -220,6 +222,7 @@ class AdaptiveRegressor(RegressorMixin, NetworkEstimator):  # type: ignore[misc]
         patience: int | None = 20,
         schedule: str = "plateau",
         clip: float | None = None,
+        resize_every: int = 1,
         validation_fraction: float = 0.1,
         fixed_widths: Sequence[int] | None = None,
         device: str = "cpu",
@@ -243,6 +246,7 @@ class AdaptiveRegressor(RegressorMixin, NetworkEstimator):  # type: ignore[misc]
         self.patience = patience
         self.schedule = schedule
         self.clip = clip
+        self.resize_every = resize_every
         self.validation_fraction = validation_fraction
         self.fixed_widths = fixed_widths
         self.device = device

@@ -104,7 +104,12 @@ class NetworkEstimator(BaseEstimator):  # type: ignore[misc]
             self._optimizer = self._make_optimizer()
         done = len(self.history_)  # every epoch shuffles in its own way
         options = FitOptions(
-            epochs=1, batch_size=self._batch_size(len(frame)), clip=self.clip, patience=None, seed=seed + done
+            epochs=1,
+            batch_size=self._batch_size(len(frame)),
+            clip=self.clip,
+            resize_every=self.resize_every,
+            patience=None,
+            seed=seed + done,
         )
         more = fit(
             self.model_,
@@ -262,6 +267,7 @@ class NetworkEstimator(BaseEstimator):  # type: ignore[misc]
             schedule=self.schedule,
             patience=self.patience,
             clip=self.clip,
+            resize_every=self.resize_every,
             stop_by="loss",  # smoother than an accuracy over few rows
             seed=seed,
         )

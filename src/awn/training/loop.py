@@ -14,7 +14,7 @@ from torch.optim import Optimizer
 
 from awn.budget import Budget
 from awn.checkpoint import random_states, set_random_states
-from awn.distributed import average_, told
+from awn.distributed import average_, reaching_all, told
 from awn.errors import ArgumentError, NonFiniteError
 from awn.objective import Objective, objective
 from awn.prior import Prior
@@ -77,7 +77,8 @@ def fit(
             callback.on_fit_start(progress)
         while progress.epoch < options.epochs and not progress.stop:
             started = time.perf_counter()
-            terms = _train_epoch(run, loss, prior, budget, callbacks)
+            with reaching_all(run.parallel):
+                terms = _train_epoch(run, loss, prior, budget, callbacks)
             terms |= _judge(run, validation, score or _minus_loss(loss), _minus_loss(loss))
             run.end_epoch({**terms, "seconds": time.perf_counter() - started})
             for callback in callbacks:

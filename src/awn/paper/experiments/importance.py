@@ -50,8 +50,8 @@ IMPORTANCE = Experiment(
             for name, families in FAMILIES.items()
         ),
         seeds=0,
-        says="Three depths, three activations, σ_θ of 1, 10 and 100, and several starts of each family, which the paper "
-        "does not all name; layers of at most 5000 units.",
+        says="Three depths, three activations, σ_θ of 1, 10 and 100, and several starts of each family, which the "
+        "paper does not all name; layers of at most 5000 units.",
     ),
     small=Protocol(
         tuple(
