@@ -308,6 +308,45 @@ def free_port() -> int:
         return port
 
 
+DYING_ONCE = """
+import os, sys
+import awn.training.loop as loop, awn.training.run as run
+from awn.cli.app import main
+
+run._SECONDS_BETWEEN_CHECKPOINTS = 0.0
+steps = []
+
+def resize(*args):
+    steps.append(args)
+    if len(steps) == 20 and os.environ["RANK"] == "1" and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
+        os._exit(3)
+    return found(*args)
+
+found, loop.resize_ = loop.resize_, resize
+main()
+"""
+
+
+def test_the_command_goes_on_where_torchrun_starts_it_again(tmp_path: Path) -> None:
+    rows = "\n".join(f"{n},{n % 7},{'ab'[n % 2]}" for n in range(120))
+    (tmp_path / "table.csv").write_text(f"a,b,y\n{rows}\n")
+    (tmp_path / "dying.py").write_text(DYING_ONCE)
+    words = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--max-restarts", "1"]
+    words += ["--standalone", "dying.py", "fit", "table.csv", "--target", "y", "--out", "out"]
+    job = subprocess.run(
+        [*words, "--epochs", "10", "--no-compare"],
+        env={**os.environ, "PYTHONPATH": str(Path(awn.__file__).parents[1]), "OMP_NUM_THREADS": "1"},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=170,
+    )
+    assert job.returncode == 0, job.stderr
+    assert (tmp_path / "out" / "report.json").is_file()
+    assert "cannot reach the others" in job.stderr
+    assert "To go on: the same command with --out out --resume." in job.stderr
+
+
 DYING = """
 import os, sys
 import torch

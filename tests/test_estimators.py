@@ -107,6 +107,15 @@ def test_grid_search(jobs: int) -> None:
     assert search.best_estimator_.score(X, y) == pytest.approx(np.mean(search.predict(X) == y))
 
 
+def test_widths_are_looked_at_every_n_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[Any] = []
+    monkeypatch.setattr("awn.training.loop.resize_", lambda *args: looked.append(args) or {})
+    for every in (1, 4):
+        looked.clear()
+        AdaptiveClassifier(epochs=2, batch_size=27, validation_fraction=0.1, resize_every=every).fit(*iris())
+        assert len(looked) == 10 // every, "two epochs of five steps"
+
+
 def test_clone_gives_an_unfitted_equal() -> None:
     callback = Callback()
     estimator = AdaptiveClassifier(**FEW, class_weight={0: 1.0, 1: 2.0, 2: 1.0}, callbacks=[callback]).fit(*iris())

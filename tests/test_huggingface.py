@@ -354,6 +354,15 @@ def test_an_annealed_prior_goes_by_steps_or_epochs(tmp_path: Path) -> None:
         assert active == [False] * 4 + [True] * 4
 
 
+def test_widths_are_looked_at_every_n_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[Any] = []
+    monkeypatch.setattr("awn.huggingface.callback.resize_", lambda *args: looked.append(args))
+    train(fresh(gpt2), tmp_path, own={"resize_every": 3})
+    assert len(looked) == 2  # of 8 steps
+    with pytest.raises(ArgumentError, match="resize_every"):
+        AdaptiveWidthCallback(resize_every=0)
+
+
 def test_a_logger_after_the_callback_sees_the_widths(tmp_path: Path) -> None:
     seen: list[dict[str, float]] = []
 

@@ -318,6 +318,21 @@ def test_the_run_of_units_drawn_follows_the_seed() -> None:
     assert any(not torch.equal(tensor, results[2][name]) for name, tensor in results[0].items())
 
 
+def test_widths_are_looked_at_every_n_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[int] = []
+
+    def looking(*args: Any, **options: Any) -> Any:
+        looked.append(run.global_step)
+        return awn.resize_(*args, **options)
+
+    monkeypatch.setattr("awn.lightning.resize_", looking)
+    run = trainer(callback=AdaptiveWidth(resize_every=3), max_steps=8)
+    run.fit(Classifier(), loader(digits()[0]))
+    assert looked == [3, 6]
+    with pytest.raises(ArgumentError, match="resize_every"):
+        AdaptiveWidth(resize_every=0)
+
+
 # What is refused, or warned of
 
 

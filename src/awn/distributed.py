@@ -86,11 +86,17 @@ def torchrun_group() -> Iterator[int]:
     if not (dist.is_available() and dist.is_torchelastic_launched()):
         yield 0
         return
+    from torch.distributed.rendezvous import rendezvous
+
     on_gpu = torch.cuda.is_available()
     if on_gpu:
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    # What the processes tell each other lies apart for each start: torch keeps addresses of those that have ended.
+    store, rank, ranks = next(rendezvous("env://"))
+    store = dist.PrefixStore(f"start {times_restarted()}", store)  # type: ignore[attr-defined]
     # Both, where there is a GPU: the model may be on the CPU all the same.
-    dist.init_process_group("cpu:gloo,cuda:nccl" if on_gpu else "gloo")
+    backend = "cpu:gloo,cuda:nccl" if on_gpu else "gloo"
+    dist.init_process_group(backend, store=store, rank=rank, world_size=ranks)
     try:
         yield dist.get_rank()
     finally:

@@ -115,8 +115,10 @@ def set_units_(
     check_layers(groups, [*units, *(capacities or {})])
     for name, number in units.items():
         check_units(f"units[{name!r}]", number)
-    _keep_in_step(model, groups, {group.name: units.get(group.name, group.width.units) for group in groups})
-    return _move_(model, groups, _plan(groups, units, capacities or {}), optimizers, generator)
+    moves = _plan(groups, units, capacities or {})
+    if moves or unwrapped(model) is not model:
+        _keep_in_step(model, groups, {group.name: units.get(group.name, group.width.units) for group in groups})
+    return _move_(model, groups, moves, optimizers, generator)
 
 
 def _move_(
