@@ -17,16 +17,19 @@ def run(*, quick: bool = False) -> list[dict[str, Any]]:
     """A row for each network and number of threads.
 
     `gate`: the importance and its gradient alone, without prior and without a look at the widths. `changing`: every
-    width changes at every step, inside its capacity. `middle half`: where the ratios of half of the turns lie.
+    width changes at every step, inside its capacity. `fixed again`: another network of fixed widths, which would be 1
+    without noise. `middle half`: where the ratios of half of the turns lie.
     """
     rows = []
     for number in [1] if quick else sorted({1, os.cpu_count() or 1}):
         with threads(number):
             for case in QUICK_CASES if quick else CASES:
                 x, y = case.batch()
-                fixed, gated, steady, changing = case.fixed(), case.adaptive(), case.adaptive(), case.adaptive()
+                fixed, again = case.fixed(), case.fixed()
+                gated, steady, changing = case.adaptive(), case.adaptive(), case.adaptive()
                 works = {
                     "fixed": fixed_step(fixed, adam(fixed), x, y),
+                    "fixed again": fixed_step(again, adam(again), x, y),
                     "gate": fixed_step(gated, adam(gated), x, y),
                     "steady": adaptive_step(steady, adam(steady), x, y),
                     "changing": adaptive_step(changing, adam(changing), x, y, changing=True),
@@ -34,6 +37,7 @@ def run(*, quick: bool = False) -> list[dict[str, Any]]:
                 seconds = in_turns(works, repetitions=2 if quick else 51, burst=0.001 if quick else 0.03)
                 plain = seconds["fixed"]
                 row = {"network": case.name, "threads": number, "fixed, ms": round(1e3 * statistics.median(plain), 3)}
+                row["fixed again"] = ratio(seconds["fixed again"], plain)
                 for name in ("gate", "steady", "changing"):
                     row[name] = ratio(seconds[name], plain)
                     row[f"{name}, middle half"] = middle_half(seconds[name], plain)
