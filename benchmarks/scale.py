@@ -107,7 +107,7 @@ def adaptive_step(model: nn.Module, optimizer: torch.optim.Optimizer, samples: i
     x = torch.randn(samples, FEATURES)
 
     def step() -> None:
-        loss = awn.objective(F.mse_loss(model(x), x), model, n_samples=10_000).total
+        loss = awn.objective(F.mse_loss(model(x), x), model, n_samples=10_000)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
