@@ -79,7 +79,7 @@ def test_run_and_report(run, tmp_path):
     assert not any((tmp_path / "runs/paper").iterdir())  # nothing is left to resume
     code, out, _ = run("run", "table1", "--only", "DoubleMoon", "--seeds", 2, "--json", "--quiet", "--resume")
     assert json.loads(out)["runs"] == 0
-    code, _, err = run("report")
+    code, _, err = run("report", "--png")
     assert code == 0, err
     assert "## Table 1" in (tmp_path / "docs/paper.md").read_text()
     assert (tmp_path / "results/paper/report.html").is_file()

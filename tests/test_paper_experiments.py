@@ -97,6 +97,14 @@ def test_the_report_has_every_experiment_with_the_papers_figures_and_ours(root, 
     assert "anneal-width-small" in content
 
 
+def test_pictures_come_as_png_too(root, tmp_path):
+    for name in ("truncate", "remove"):
+        shutil.copytree(root / name, tmp_path / "found" / name)
+    write_report(tmp_path / "found", tmp_path / "paper.md", tmp_path / "images", tmp_path / "page.html", png=True)
+    kinds = {kind: {path.stem for path in (tmp_path / "images").glob(f"*.{kind}")} for kind in ("svg", "png")}
+    assert kinds["svg"] == kinds["png"] >= {"remove-first-small", "remove-each-small"}
+
+
 def test_the_document_says_what_the_results_say(tmp_path):
     """What `awn paper report` would write now is what is there."""
     project = Path(__file__).parent.parent

@@ -97,10 +97,11 @@ def report(
     document: Annotated[Path, typer.Option(help="The Markdown file to write.")] = Path("docs/paper.md"),
     pictures: Annotated[Path, typer.Option(help="The folder of its pictures.")] = Path("docs/images/paper"),
     page: Annotated[Path | None, typer.Option(help="The HTML page. Default: report.html among the results.")] = None,
+    png: Annotated[bool, typer.Option("--png", help="Write the pictures as PNG too, beside the SVG.")] = False,
     quiet: Quiet = False,
 ) -> None:
     """Write all tables and figures, ours beside the paper's, from the results that are there."""
     from awn.paper.report import write_report
 
-    files = write_report(root, document, pictures, page or root / "report.html")
+    files = write_report(root, document, pictures, page or root / "report.html", png=png)
     say(f"{len(files)} files: {document}, {page or root / 'report.html'}, pictures in {pictures}", quiet=quiet)

@@ -66,8 +66,8 @@ class Part:
     words: str
 
 
-def write_report(root: Path, document: Path, pictures: Path, page: Path) -> list[Path]:
-    """Write the document, its pictures and the page; returns their paths.
+def write_report(root: Path, document: Path, pictures: Path, page: Path, *, png: bool = False) -> list[Path]:
+    """Write the document, its pictures and the page; returns their paths. With `png` the pictures come as PNG too.
 
     Words on a result stand in `notes/<experiment>.md` under the root, those on the paper's own protocol in
     `notes/<experiment>-paper.md`.
@@ -80,7 +80,7 @@ def write_report(root: Path, document: Path, pictures: Path, page: Path) -> list
     text = [_INTRODUCTION, f"## The claims\n\n{_markdown_table(claims)}\n"]
     sections.append(Section("claims", "The claims", "", table(claims.head, claims.rows, "The claims")))
     for part in parts:
-        text.append(_markdown(part, document, pictures, files))
+        text.append(_markdown(part, document, pictures, files, png=png))
         sections.append(_section(part, figures))
     files[document] = "\n".join(text).encode()
     write_files(files)
@@ -121,7 +121,7 @@ def _origin(experiment: Experiment, profile: Profile, results: Results) -> str:
         runs = [run for outcome in results.outcomes if outcome["dataset"] == name for run in _runs(outcome)]
         command = ["awn", "paper", "run", experiment.name, "--only", name]
         command += ["--profile", profile] if profile != "small" else []
-        commits = ", ".join(dict.fromkeys(str(run["from"]["commit"]) for run in runs))
+        commits = ", ".join(dict.fromkeys(run["from"]["commit"] or "commit unknown" for run in runs))
         days = sorted({str(run["from"]["date"])[:10] for run in runs})
         made.append(f"`{shlex.join(command)}` ({commits}; {' to '.join(dict.fromkeys((days[0], days[-1])))})")
     return "; ".join(made)
@@ -131,7 +131,7 @@ def _runs(outcome: dict[str, Any]) -> list[Record]:
     return [*outcome["selection"], *outcome["final"]]
 
 
-def _markdown(part: Part, document: Path, pictures: Path, files: dict[Path, bytes]) -> str:
+def _markdown(part: Part, document: Path, pictures: Path, files: dict[Path, bytes], *, png: bool) -> str:
     lines = [f"## {part.experiment.title}", "", f"`awn paper run {part.experiment.name}`. {part.experiment.says}", ""]
     if part.profile is None:
         lines += ["Not run yet; the paper's figures stand alone.", ""]
@@ -143,6 +143,8 @@ def _markdown(part: Part, document: Path, pictures: Path, files: dict[Path, byte
         else:
             file = pictures / f"{shown.key}-{part.profile}.svg"
             files[file] = picture(shown)
+            if png:
+                files[file.with_suffix(".png")] = picture(shown, "png")
             link = Path(os.path.relpath(file, document.parent)).as_posix()
             lines += [f"![{shown.title}]({link})", ""]
     if part.words:
