@@ -175,7 +175,7 @@ def rank_cost(rank: int, store: str, number: int, width: int, repeats: int, answ
     calls = (
         plain_step(plain, torch.optim.Adam(plain.parameters(), 1e-4, fused=True), samples=256),
         adaptive_step(model, optimizer, samples=256),
-        lambda: check_in_step(model, {"hidden.0": (width, width)}),
+        lambda: check_in_step(model, {"hidden.0": (width, width, width)}),
         there_and_back(width - 1, capacities=False),
         there_and_back(width + 1, capacities=True),
         lambda: rewrap_(model),

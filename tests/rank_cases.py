@@ -223,11 +223,16 @@ def resize_inside(rank: int) -> list[str]:
 def set_units_inside(rank: int) -> list[str]:
     """The same with `set_units_`, and then on the DDP itself, with other widths on the ranks."""
     model = DistributedDataParallel(build(block=64))
-    loss_of(model, samples(4)).backward()
     said = []
-    for whole, units in ((model.module, 13), (model, 14 + rank)):
+    for units in (13, 12):  # noticed at the second call
+        loss_of(model, samples(4)).backward()
         try:
-            awn.set_units_(whole, {"hidden.0": units}, None)
+            awn.set_units_(model.module, {"hidden.0": units}, None)
+        except awn.AwnError as error:
+            said.append(str(error))
+    for units, capacity in ((14 + rank, 64), (14, 64 + 8 * rank)):
+        try:
+            awn.set_units_(model, {"hidden.0": units}, None, capacities={"hidden.0": capacity})
         except awn.AwnError as error:
             said.append(str(error))
     return said
@@ -259,6 +264,15 @@ def compiled(rank: int, ranks: int, folder: str) -> dict[str, Any]:
     path = Path(folder) / f"{rank}.safetensors"
     awn.save_run(path, whole, torch.optim.Adam(whole.parameters()))
     return {"rows": rows, "written": path.exists()}
+
+
+def skip_connection(rank: int) -> None:
+    """A model whose own error speaks of a connection."""
+
+    def loss(output: Tensor, y: Tensor, weight: Tensor | None) -> Tensor:
+        raise RuntimeError("the skip connection has 3 channels")
+
+    fit(DistributedDataParallel(build()), samples(8), loss=loss, options=FitOptions(epochs=1, patience=None))
 
 
 def lost_in_training(rank: int) -> None:

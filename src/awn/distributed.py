@@ -91,9 +91,11 @@ def torchrun_group() -> Iterator[int]:
     on_gpu = torch.cuda.is_available()
     if on_gpu:
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-    # What the processes tell each other lies apart for each start: torch keeps addresses of those that have ended.
     store, rank, ranks = next(rendezvous("env://"))
-    store = dist.PrefixStore(f"start {times_restarted()}", store)  # type: ignore[attr-defined]
+    if os.environ.get("GROUP_WORLD_SIZE") == "1":
+        # torch keeps the addresses of processes that have ended, so those of each start lie apart. On several machines
+        # each counts its own starts.
+        store = dist.PrefixStore(f"start {times_restarted()}", store)  # type: ignore[attr-defined]
     # Both, where there is a GPU: the model may be on the CPU all the same.
     backend = "cpu:gloo,cuda:nccl" if on_gpu else "gloo"
     dist.init_process_group(backend, store=store, rank=rank, world_size=ranks)
@@ -113,7 +115,7 @@ def times_restarted() -> int:
 
 
 def check_in_step(model: nn.Module, widths: Mapping[str, Sequence[int]]) -> None:
-    """Raise, on every rank, if the ranks do not say the same of the layers: their present widths and the next ones.
+    """Raise, on every rank, if the ranks do not say the same of the layers: present width, next one, next capacity.
 
     One small collective, at every `resize_`: a look at changes alone would leave the other ranks waiting, if one rank
     changed by itself.
@@ -137,7 +139,8 @@ def check_in_step(model: nn.Module, widths: Mapping[str, Sequence[int]]) -> None
             if here != there:
                 raise RankError(
                     f"the ranks are out of step: layer {layer!r} has {here[0]} units and goes to {here[1]} on rank "
-                    f"{rank}, but {there[0]} and {there[1]} on rank 0. Nothing was changed. Was the model, or its ν, "
+                    f"{rank}, but {there[0]} and {there[1]} on rank 0, in a capacity of {here[2]} "
+                    f"and {there[2]}. Nothing was changed. Was the model, or its ν, "
                     "changed on some ranks alone, or do their optimizers differ? Resume from a checkpoint on all ranks."
                 )
 
@@ -209,9 +212,8 @@ def reaching_all(model: nn.Module) -> Iterator[None]:
 
 def _is_of_the_network(error: RuntimeError) -> bool:
     """Whether torch's error is about the connection to other ranks, and not about the model that is trained."""
-    return isinstance(error, dist.DistError) or any(
-        word in str(error).lower() for word in ("gloo", "nccl", "connection", "socket", "process group", "timed out")
-    )
+    words = ("gloo/transport", "NCCL error", "Connection closed by peer", "Connection reset by peer")
+    return isinstance(error, dist.DistError) or any(word in str(error) for word in words)
 
 
 def rewrap_(model: nn.Module) -> None:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from awn.axis import Axis
-from awn.distributed import refuse_sharded, several_ranks, unwrapped, watch_
+from awn.distributed import refuse_sharded, unwrapped
 from awn.errors import ArgumentError
 from awn.gate import Gate, gate_
 from awn.width import Width
@@ -119,8 +119,6 @@ def connect_(width: Width, axes: Sequence[Axis]) -> None:
             axis.tensor.narrow(axis.dim, width.units * axis.repeat, inert).zero_()
     for axis in consumers:
         gate_(width, axis)
-        if several_ranks():
-            watch_(axis.holder.children())
 
 
 def _by_role(axes: Sequence[Axis]) -> tuple[list[Axis], list[Axis]]:

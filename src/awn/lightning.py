@@ -153,8 +153,10 @@ class AdaptiveWidth(Callback):
         """Resize and log, if the batch ended in a step."""
         if trainer.global_step == self._steps:
             return
+        # Several optimizers may step at once, and so past a multiple.
+        due = trainer.global_step // self.resize_every > self._steps // self.resize_every
         self._steps = trainer.global_step
-        if self._steps % self.resize_every == 0:
+        if due:
             assert trainer.model is not None  # the module itself, or the DistributedDataParallel that it is trained in
             resize_(trainer.model, trainer.optimizers, generator=self._generator)
         pl_module.log_dict({f"width/{layer}": float(units) for layer, units in widths(pl_module).items()})

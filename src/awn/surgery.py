@@ -80,15 +80,17 @@ def resize_(model: nn.Module, optimizer: Optimizers, *, generator: torch.Generat
             raise NonFiniteError(_lost_number(model, group, optimizers, error)) from None
     if optimizers and any(group.width.optimizer_may_be_stale for group in groups):
         _catch_up_(model, groups, optimizers)
+    changed = settled != [(group.width.units, log_nu) for group, log_nu in zip(groups, stored, strict=True)]
     targets = {group.name: units for group, (units, _) in zip(groups, settled, strict=True)}
-    _keep_in_step(model, groups, targets)
-    if settled == [(group.width.units, log_nu) for group, log_nu in zip(groups, stored, strict=True)]:
+    moves = _plan(groups, targets, {}) if changed else {}
+    _keep_in_step(model, groups, moves)
+    if not changed:
         return {}
     drifted = [(group, was, now) for group, was, (_, now) in zip(groups, stored, settled, strict=True) if was != now]
     for group, _, now in drifted:  # past a bound: back to it, before new units are drawn by their importance
         group.width.move_(now)
     try:
-        return _move_(model, groups, _plan(groups, targets, {}), optimizers, generator)
+        return _move_(model, groups, moves, optimizers, generator)
     except Exception:
         for group, was, _ in drifted:
             group.width.move_(was)
@@ -117,7 +119,7 @@ def set_units_(
         check_units(f"units[{name!r}]", number)
     moves = _plan(groups, units, capacities or {})
     if moves or unwrapped(model) is not model:
-        _keep_in_step(model, groups, {group.name: units.get(group.name, group.width.units) for group in groups})
+        _keep_in_step(model, groups, moves)
     return _move_(model, groups, moves, optimizers, generator)
 
 
@@ -245,10 +247,12 @@ def _read(numbers: Sequence[Tensor]) -> list[float]:
     return torch.stack([number.detach() for number in numbers]).tolist()
 
 
-def _keep_in_step(model: nn.Module, groups: Sequence[WidthGroup], targets: Mapping[str, int]) -> None:
+def _keep_in_step(model: nn.Module, groups: Sequence[WidthGroup], moves: Mapping[str, _Move]) -> None:
     """Where several processes train the model, all must be about to do the same."""
     if unwrapped(model) is not model:
-        check_in_step(model, {group.name: (group.width.units, targets[group.name]) for group in groups})
+        staying = {group.name: _Move(group.width.units, group.width.units, group.width.capacity) for group in groups}
+        every = {**staying, **moves}
+        check_in_step(model, {name: (move.before, move.after, move.capacity) for name, move in every.items()})
     elif several_ranks():
         refuse_inside(_gates(groups)[0])
 

@@ -11,6 +11,8 @@ from awn.cli.fit import AsJson, Quiet
 from awn.cli.output import print_json, print_table, say
 from awn.errors import ArgumentError
 
+_MEASURED = Path("results/bench")
+
 
 def bench(
     only: Annotated[list[str] | None, typer.Option(help="step, resize, answer, after or memory; several too.")] = None,
@@ -26,14 +28,14 @@ def bench(
     """
     from awn.bench.record import BENCHMARKS, Rows, cells, columns, markdown, record
 
-    if quick and given is None:
-        raise ArgumentError(
-            "--quick measures nothing worth keeping: name a folder for it, other than results/bench, --out."
-        )
-    folder = given or Path("results/bench")
+    folder = given or _MEASURED
     if show:
         typer.echo(markdown(folder))
         return
+    if quick and folder.resolve() == _MEASURED.resolve():
+        raise ArgumentError(
+            f"--quick measures nothing worth keeping: name a folder other than {_MEASURED} for it, --out."
+        )
 
     def print_rows(name: str, rows: Rows) -> None:
         if not as_json:

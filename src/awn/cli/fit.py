@@ -68,8 +68,10 @@ def fit(
         return
     if workers and workers > 1:
         say("One table with one seed is one run, so there is nothing for --workers to share out.", quiet=quiet)
-    # What torchrun starts again after a rank has ended goes on from its checkpoint.
-    resume = resume or (times_restarted() > 0 and out_folder is not None and (out_folder / "run").is_dir())
+    # What torchrun starts again after a rank has ended goes on from its checkpoint; that of a run to overwrite may be
+    # of another.
+    begun = out_folder is not None and (out_folder / "run").is_dir()
+    resume = resume or (times_restarted() > 0 and begun and not overwrite)
     with torchrun_group() as rank:
         folder = run_folder(out_folder, tables[0], resume=resume, overwrite=overwrite)
         wait_for_all()  # every rank has looked before one of them writes

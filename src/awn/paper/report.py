@@ -107,11 +107,15 @@ def _words(store: Store, experiment: Experiment, profile: Profile) -> str:
 def _results(store: Store, experiment: Experiment) -> Results:
     """For every data set, the results by the paper's own protocol once they have all cases that the small ones have."""
     exact, small = (Results(tuple(store.outcomes(experiment, profile))) for profile in PROFILES)
-    done = [name for name in exact.datasets if set(exact.labels(name)) >= set(small.labels(name))]
+    done = [name for name in exact.datasets if _cases(exact, name) >= _cases(small, name)]
     return Results(
         tuple(outcome for outcome in exact.outcomes if outcome["dataset"] in done)
         + tuple(outcome for outcome in small.outcomes if outcome["dataset"] not in done)
     )
+
+
+def _cases(results: Results, dataset: str) -> set[tuple[str, int]]:
+    return {(outcome["label"], outcome["fold"]) for outcome in results.outcomes if outcome["dataset"] == dataset}
 
 
 def _origin(experiment: Experiment, profile: Profile, results: Results) -> str:
@@ -119,6 +123,8 @@ def _origin(experiment: Experiment, profile: Profile, results: Results) -> str:
     made = []
     for name in results.datasets:
         runs = [run for outcome in results.outcomes if outcome["dataset"] == name for run in _runs(outcome)]
+        if not runs:
+            continue
         command = ["awn", "paper", "run", experiment.name, "--only", name]
         command += ["--profile", profile] if profile != "small" else []
         commits = ", ".join(dict.fromkeys(run["from"]["commit"] or "commit unknown" for run in runs))

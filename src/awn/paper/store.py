@@ -56,8 +56,10 @@ class Store:
         name = f"{slug(case.settings.dataset)}-{slug(case.label)}{fold}.json"
         path = self.root / experiment.name / profile / name
         before = read_json(path) if path.is_file() else None
-        if before and before["chosen"] == content["chosen"] and set(before["final"]) > set(content["final"]):
-            return
+        if before and before["chosen"] == content["chosen"]:
+            more_seeds = set(before["final"]) > set(content["final"])
+            if more_seeds and set(before["selection"]) >= set(content["selection"]):
+                return
         write_files({path: packed(content)})
 
     def outcomes(self, experiment: Experiment, profile: Profile) -> list[dict[str, Any]]:
