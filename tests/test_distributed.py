@@ -15,6 +15,7 @@ import pytest
 
 import awn
 import rank_cases
+from cli_cases import Run
 from rank_cases import Ranks
 
 
@@ -351,6 +352,18 @@ def test_the_command_goes_on_where_torchrun_starts_it_again(tmp_path: Path) -> N
     assert (tmp_path / "out" / "report.json").is_file()
     assert "cannot reach the others" in job.stderr
     assert "To go on: the same command with --out out --resume." in job.stderr
+
+
+def test_a_run_to_overwrite_is_not_gone_on_with_after_a_restart(run: Run, tmp_path: Path, monkeypatch: Any) -> None:
+    """What lies in the folder may be of another run, with other settings."""
+    table = str(Path(__file__).parents[1] / "examples" / "tables" / "breast_cancer.csv")
+    words = ["fit", table, "--target", "diagnosis", "--epochs", "1", "--no-compare", "--out", str(tmp_path / "out")]
+    assert run(*words).code == 0
+    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
+    assert run(*words).code == 0, "the run that is there is finished"
+    assert run(*words, "--hidden-layers", 3).code == 2, "it has other settings"
+    assert run(*words, "--hidden-layers", 3, "--overwrite").code == 0
+    assert len(awn.widths(awn.load(tmp_path / "out" / "model"))) == 3
 
 
 DYING = """

@@ -13,8 +13,9 @@ from awn.importance import Exponential
 from awn.paper.experiments import EXPERIMENTS, find_experiment
 from awn.paper.pictures import picture
 from awn.paper.protocol import Experiment, Protocol
-from awn.paper.report import write_report
+from awn.paper.report import _results, write_report
 from awn.paper.show import Plot, Results, Series, Table
+from awn.paper.store import Store
 from paper_cases import run_here, tiny
 
 PLANE = ("DoubleMoon", "Spiral", "SpiralHard")
@@ -188,6 +189,19 @@ def test_claims_go_by_the_papers_protocol_only_where_all_of_a_data_set_was_run(r
         assert all(name in claim[label] for name in ("DoubleMoon", "Spiral ", "SpiralHard"))
     assert "Spiral 12.3" not in claim["awn"], "half of it is there"
     assert "Spiral 12.3 / 12.3" in claim["fixed"]
+
+
+def test_one_fold_of_the_papers_protocol_is_not_all_of_a_data_set(root, tmp_path):
+    found = copied(root, tmp_path / "found")
+    small, exact = found / "table1" / "small", found / "table1" / "paper"
+    exact.mkdir()
+    for label in ("awn", "fixed"):
+        first = json.loads((small / f"spiral-{label}.json").read_text())
+        (small / f"spiral-{label}-fold-1.json").write_text(json.dumps({**first, "fold": 1}))
+        (exact / f"spiral-{label}.json").write_text(json.dumps({**first, "profile": "paper"}))
+    results = _results(Store(found), EXPERIMENTS["table1"][0])
+    used = [(o["profile"], o["fold"]) for o in results.outcomes if (o["dataset"], o["label"]) == ("Spiral", "AWN")]
+    assert sorted(used) == [("small", 0), ("small", 1)]
 
 
 def test_the_report_says_which_commits_made_the_runs_by_a_command_that_can_be_typed(root, tmp_path):

@@ -90,13 +90,11 @@ class Retrained:
         """Those of the two cases, then the runs of the width between them."""
         learned = yield from self.adaptive.stages(seeds)
         selected = yield from self.fixed.stages(seeds)
-        records = _learned(learned)
-        if not records:
+        totals = [total_width(record) for record in _learned(learned)]
+        if not totals:
             return Outcome((), selected.chosen, ())
-        mean = sum(map(total_width, records)) / len(records)
-        chosen = selected.chosen.change(units=max(1, round(mean / len(records[0]["widths"]))))
-        final = yield [Job(chosen, seed, final=True) for seed in range(seeds)]
-        return Outcome((), chosen, tuple(final))
+        chosen = selected.chosen.change(widths=_shared(sum(totals) / len(totals), learned))
+        return (yield from _retrained(chosen, seeds))
 
 
 @dataclass(frozen=True)
@@ -115,12 +113,9 @@ class OfTotal:
     def stages(self, seeds: int) -> Stages:
         """Those of the adaptive case, then the runs of the total."""
         learned = yield from self.adaptive.stages(seeds)
-        records = _learned(learned)
-        if not records:
+        if not _learned(learned):
             return Outcome((), learned.chosen, ())
-        chosen = learned.chosen.change(widths=Fixed(max(1, round(self.total / len(records[0]["widths"])))))
-        final = yield [Job(chosen, seed, final=True) for seed in range(seeds)]
-        return Outcome((), chosen, tuple(final))
+        return (yield from _retrained(learned.chosen.change(widths=_shared(self.total, learned)), seeds))
 
 
 @dataclass(frozen=True)
@@ -215,3 +210,14 @@ def merit_of(run: Finished) -> tuple[float, float]:
 def _learned(outcome: Outcome) -> list[Record]:
     """The records of the final runs, without those whose loss was lost."""
     return [run.record for run in outcome.final if "failed" not in run.record]
+
+
+def _shared(total: float, learned: Outcome) -> Fixed:
+    """A total of units shared out over the layers of a network that learned its widths."""
+    return Fixed(max(1, round(total / len(_learned(learned)[0]["widths"]))))
+
+
+def _retrained(chosen: Settings, seeds: int) -> Stages:
+    """Final runs of settings that were selected elsewhere."""
+    final = yield [Job(chosen, seed, final=True) for seed in range(seeds)]
+    return Outcome((), chosen, tuple(final))
