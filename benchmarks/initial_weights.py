@@ -20,9 +20,9 @@ import torch
 from torch import nn
 
 import awn
-from awn.files import json_file, write_files
-from awn.paper.synthetic import Split, spiral, spiral_hard, split
-from awn.provenance import provenance
+from awn.datasets import Split, spiral, spiral_hard, split
+from awn.files.provenance import provenance
+from awn.files.write import json_file, write_files
 
 
 def main() -> None:

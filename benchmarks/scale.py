@@ -28,10 +28,11 @@ from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
 
 import awn
-from awn.bench.memory import peak_of
-from awn.distributed import check_in_step, rewrap_
-from awn.files import json_file, write_files
-from awn.provenance import provenance
+from awn.files.provenance import provenance
+from awn.files.write import json_file, write_files
+from awn.parallel.collectives import check_in_step
+from awn.parallel.ddp import rewrap_
+from awn_paper.bench.memory import peak_of
 
 FEATURES = 256
 

@@ -25,10 +25,10 @@ from sklearn import datasets
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.model_selection import KFold, StratifiedKFold, train_test_split
 
-from awn.files import json_file, write_files
-from awn.provenance import provenance
+from awn.files.provenance import provenance
+from awn.files.write import json_file, write_files
 from awn.tabular.estimators import AdaptiveClassifier, AdaptiveRegressor
-from awn.tabular.table import read_table
+from awn.tabular.read.table import read_table
 
 WIDTHS = (16, 32, 64, 128, 256)
 Table = tuple[pd.DataFrame, pd.Series, str]

@@ -8,8 +8,8 @@ from __future__ import annotations
 from torch import Tensor, nn
 from torch_geometric.nn import GINConv, global_add_pool
 
-from awn.paper.data import load
-from awn.paper.data.graphstore import Graphs
+from awn_paper.data import load
+from awn_paper.data.graphstore import Graphs
 from training import compare, options_of
 
 

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from awn.paper.data.source import Source
-from awn.training.run import Data
+from awn.training.data import Data
+from awn_paper.data.source import Source
 from training import compare, mean_loss, options_of
 
 LENGTH, STATE = 64, 64

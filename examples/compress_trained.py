@@ -15,8 +15,8 @@ from rich.table import Table
 from torch import nn
 
 import awn
-from awn.files import json_file, write_files
-from awn.provenance import provenance
+from awn.files.provenance import provenance
+from awn.files.write import json_file, write_files
 from training import accuracy, console, images, options_of, some, train
 
 UNITS, KEPT = 512, 64

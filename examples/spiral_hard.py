@@ -25,9 +25,9 @@ from rich.table import Table
 from torch import nn
 
 import awn
-from awn.files import json_file, write_files
-from awn.paper.synthetic import Samples, spiral_hard, split
-from awn.provenance import provenance
+from awn.datasets import Samples, spiral_hard, split
+from awn.files.provenance import provenance
+from awn.files.write import json_file, write_files
 
 console = Console()
 

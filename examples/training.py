@@ -21,10 +21,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import awn
-from awn.files import json_file, write_files
-from awn.paper.data import load
-from awn.provenance import provenance
-from awn.training.run import Data
+from awn.files.provenance import provenance
+from awn.files.write import json_file, write_files
+from awn.training.data import Data
+from awn_paper.data import load
 
 console = Console()
 Loss = Callable[[nn.Module, Data], Tensor]

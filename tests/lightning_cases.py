@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 import awn
-from awn.lightning import AdaptiveWidth
+from awn.integrations.lightning import AdaptiveWidth
 from awn.training import Data
 
 

@@ -7,11 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from awn.paper.protocol import AnyCase, Case, Experiment, OfTotal, Outcome, Protocol, Retrained, Searched
-from awn.paper.settings import Settings
-from awn.paper.store import Store
-from awn.paper.sweep import Sweep
-from awn.workers import Workers, local_workers
+from awn.runs.workers import Workers, local_workers
+from awn_paper.protocol import AnyCase, Case, Experiment, OfTotal, Outcome, Protocol, Retrained, Searched
+from awn_paper.settings import Settings
+from awn_paper.store import Store
+from awn_paper.sweep import Sweep
 
 
 def tiny_settings(settings: Settings, **changes: Any) -> Settings:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 import awn
-from awn.paper.synthetic import spiral, split
+from awn.datasets import spiral, split
 from awn.report import Confusion, LayerCurve, ReportData, Residuals, TruncationPoint
 
 EPOCHS = 10

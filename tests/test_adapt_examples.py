@@ -12,11 +12,11 @@ import torch
 from sklearn.datasets import load_digits
 from torch import Tensor
 
-from awn.paper import data
-from awn.paper.data.dataset import Dataset
-from awn.paper.data.graphstore import Graphs
-from awn.paper.data.source import Source
-from awn.training.run import Data
+from awn.training.data import Data
+from awn_paper import data
+from awn_paper.data.dataset import Dataset
+from awn_paper.data.graphstore import Graphs
+from awn_paper.data.source import Source
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 

@@ -12,12 +12,12 @@ import torch
 from typer.testing import CliRunner
 
 import awn
-from awn.bench import answer, memory, resize
-from awn.bench.cases import CASES, QUICK_CASES, Case, adam, adaptive_step, fixed_step
-from awn.bench.record import BENCHMARKS, cells, columns, markdown, record
-from awn.bench.timing import in_turns
 from awn.cli.app import app
 from awn.errors import ArgumentError
+from awn_paper.bench import answer, memory, resize
+from awn_paper.bench.cases import CASES, QUICK_CASES, Case, adam, adaptive_step, fixed_step
+from awn_paper.bench.record import BENCHMARKS, cells, columns, markdown, record
+from awn_paper.bench.timing import in_turns
 from cli_cases import Run, one_sentence
 
 every_case = pytest.mark.parametrize("case", [*CASES, *QUICK_CASES], ids=lambda case: case.name)
@@ -95,7 +95,7 @@ def test_a_quick_benchmark_writes_its_rows_and_where_they_come_from(name: str, t
 
 def test_the_benchmarks_after_training_and_to_the_answer_run(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.delenv("AWN_DATA", raising=False)
-    monkeypatch.setattr("awn.bench.answer.WIDTHS", (2, 3))
+    monkeypatch.setattr("awn_paper.bench.answer.WIDTHS", (2, 3))
     found = record(tmp_path, ["answer", "after"], quick=True)
     assert {row["runtime"] for row in found["after"]} == {"torch", "onnxruntime"}
     methods = [row["method"] for row in found["answer"]]
@@ -107,8 +107,8 @@ def test_the_benchmarks_after_training_and_to_the_answer_run(tmp_path: Path, mon
 
 def test_tables_that_are_not_at_hand_are_said_to_be_left_out(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setenv("AWN_DATA", str(tmp_path))
-    monkeypatch.setattr("awn.bench.answer.METHODS", {})
-    monkeypatch.setattr("awn.bench.answer._to_accuracy", lambda *_: {"score": 1.0, "seconds": 1.0, "epochs": 1})
+    monkeypatch.setattr("awn_paper.bench.answer.METHODS", {})
+    monkeypatch.setattr("awn_paper.bench.answer._to_accuracy", lambda *_: {"score": 1.0, "seconds": 1.0, "epochs": 1})
     rows = answer.run()
     left_out = {row["data"] for row in rows if row["method"].startswith("not measured: AWN_DATA")}
     assert left_out == {"pol", "credit"}

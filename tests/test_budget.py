@@ -10,8 +10,8 @@ from torch import nn
 
 import awn
 from awn import AdaptiveMLP, AwnError, Axis, Budget, Exponential, PowerLaw, Sigmoid, Width
-from awn.groups import consumed_by
-from awn.paper.synthetic import spiral
+from awn.core.axes import consumed_by
+from awn.datasets import spiral
 
 FAMILIES = [
     pytest.param(Exponential, id="exponential"),

@@ -21,7 +21,7 @@ import pytest
 from sklearn.datasets import load_diabetes, load_iris
 
 import awn
-import awn.files
+import awn.files.write
 from awn.cli.app import app
 from awn.training import run as run_module
 from cli_cases import Run, one_sentence
@@ -466,7 +466,7 @@ def test_an_interrupted_run_is_completed_by_resume(run: Run, made: Path, monkeyp
     first, second = (Path(folder, "model/model.safetensors") for folder in ("run", "whole"))
     loss = [[row["total"] for row in awn_history(folder)] for folder in ("run", "whole")]
     assert loss[0] == loss[1]
-    tensors = [awn.files.read_tensors(path)[0] for path in (first, second)]
+    tensors = [awn.files.write.read_tensors(path)[0] for path in (first, second)]
     assert all((tensors[0][name] == tensors[1][name]).all() for name in tensors[0])
 
 

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from awn.errors import ArgumentError, TableError
-from awn.tabular.columns import Column, decide_columns
+from awn.tabular.encode.columns import Column, decide_columns
 
 MANY = [f"level {i % 60}" for i in range(600)]
 

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 
 import awn
-from awn.convert import Hidden, Refusal, add_rule
-from awn.convert.rules import _RULES
+from awn.adapt import Hidden, Refusal, add_rule
+from awn.adapt.rules import _RULES
 from awn.errors import ArgumentError, AwnError, CheckpointError, OptimizerError
 from cases import assert_same, snapshot
 from convert_models import PLAIN, cifar_resnet, run
@@ -328,7 +328,7 @@ def test_adapting_twice_is_refused() -> None:
 
 
 def test_a_failure_halfway_is_undone(monkeypatch: pytest.MonkeyPatch) -> None:
-    from awn.convert import adapt
+    from awn.adapt import adapt
 
     connect, calls = adapt.connect_, []
 

@@ -371,7 +371,7 @@ import os, sys
 import torch
 from torch.nn.parallel import DistributedDataParallel
 import awn, rank_cases
-from awn.distributed import torchrun_group
+from awn.parallel.torchrun import torchrun_group
 
 torch.set_num_threads(1)
 with torchrun_group() as rank:

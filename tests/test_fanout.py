@@ -14,8 +14,8 @@ import pytest
 from sklearn.datasets import load_iris, load_wine
 
 from awn.errors import WorkerError
-from awn.tabular.fanout import plan_runs
-from awn.workers import Tasks, local_workers
+from awn.runs.workers import Tasks, local_workers
+from awn.tabular.many import plan_runs
 from cli_cases import Run, Said, one_sentence
 
 QUICK = ["--target", "target", "--epochs", 2, "--no-compare", "--out", "many"]
@@ -143,7 +143,7 @@ def test_what_is_finished_with_other_settings_is_not_what_is_asked_for(run: Run)
 
 
 def test_a_fault_of_ours_is_told_with_its_traceback(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("awn.tabular.fanout.fit_table", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr("awn.tabular.many.fit_table", lambda *_, **__: 1 / 0)
     said = run("fit", "iris.csv", *QUICK, "--seeds", 2)
     assert said.code == 1
     assert "failed: iris.csv, seed 1: ZeroDivisionError: division by zero" in said.err
@@ -155,7 +155,7 @@ def test_an_interrupt_says_how_to_go_on(run: Run, monkeypatch: pytest.MonkeyPatc
     def interrupted(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("awn.tabular.fanout.fit_table", interrupted)
+    monkeypatch.setattr("awn.tabular.many.fit_table", interrupted)
     said = run("fit", "iris.csv", *QUICK, "--seeds", 2)
     assert (said.code, said.out) == (1, "")
     assert said.err.splitlines()[1:] == ["Interrupted. To go on: the same command with --out many --resume."]

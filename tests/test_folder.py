@@ -15,7 +15,7 @@ import pytest
 from sklearn.datasets import load_diabetes, load_iris
 
 import awn
-import awn.files
+import awn.files.write
 from awn.errors import ArgumentError, AwnError, CheckpointError
 from awn.tabular.estimators import AdaptiveClassifier, AdaptiveRegressor
 from awn.tabular.folder import load_estimator, read_about, save_estimator
@@ -148,7 +148,7 @@ def edit(*keys: str, value: Any = None, both: bool = False) -> Callable[[Path], 
     """Change an entry of the description: in config.json alone, or in both files, as only someone who means it can."""
 
     def damage(folder: Path) -> None:
-        tensors, _ = awn.files.read_tensors(folder / "model.safetensors")
+        tensors, _ = awn.files.write.read_tensors(folder / "model.safetensors")
         config = json.loads((folder / "config.json").read_text())
         inside = config
         for key in keys[:-1]:
@@ -157,9 +157,9 @@ def edit(*keys: str, value: Any = None, both: bool = False) -> Callable[[Path], 
             del inside[keys[-1]]
         else:
             inside[keys[-1]] = value
-        (folder / "config.json").write_bytes(awn.files.json_file(config))
+        (folder / "config.json").write_bytes(awn.files.write.json_file(config))
         if both:
-            (folder / "model.safetensors").write_bytes(awn.files.tensor_file(tensors, config))
+            (folder / "model.safetensors").write_bytes(awn.files.write.tensor_file(tensors, config))
 
     return damage
 
@@ -223,7 +223,7 @@ def test_a_description_that_lacks_an_entry_is_refused(entry: str, folder: Path) 
 
 def test_a_full_disk_while_saving_leaves_the_old_model(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before, expected = sorted(folder.iterdir()), load_estimator(folder).predict_proba(rows())
-    real, written = awn.files.os.fsync, []
+    real, written = awn.files.write.os.fsync, []
 
     def full(number: int) -> None:
         written.append(number)
@@ -231,7 +231,7 @@ def test_a_full_disk_while_saving_leaves_the_old_model(folder: Path, monkeypatch
             raise OSError(errno.ENOSPC, "No space left on device")
         real(number)
 
-    monkeypatch.setattr(awn.files.os, "fsync", full)
+    monkeypatch.setattr(awn.files.write.os, "fsync", full)
     with pytest.raises(OSError, match="No space left"):
         save_estimator(classifier(units=20), folder)
     monkeypatch.undo()

@@ -14,8 +14,8 @@ from torch.utils.checkpoint import checkpoint
 
 import awn
 from awn import Axis, Exponential, Width
-from awn.gate import remove_gate_
-from awn.groups import consumed_by, produced_by
+from awn.core.axes import consumed_by, produced_by
+from awn.core.gate import remove_gate_
 
 
 def importance(rate: float, units: int, capacity: int) -> torch.Tensor:

@@ -9,7 +9,7 @@ from torch.nn.utils import parametrizations
 
 import awn
 from awn import AwnError, Axis, Exponential, Width
-from awn.groups import consumed_by, normalised_by, produced_by
+from awn.core.axes import consumed_by, normalised_by, produced_by
 
 
 def conv_axes(conv: nn.Conv2d) -> list[Axis]:

@@ -37,9 +37,9 @@ from transformers import (
 )
 
 import awn
+from awn.core.state import take_widths_
 from awn.errors import ArgumentError, CheckpointError
-from awn.huggingface import AdaptiveWidthCallback, from_pretrained, save_pretrained
-from awn.state import take_widths_
+from awn.integrations.huggingface import AdaptiveWidthCallback, from_pretrained, save_pretrained
 
 TOKENS = torch.tensor([[5, 9, 2, 7, 1, 3], [8, 8, 4, 2, 6, 0]])
 
@@ -356,7 +356,7 @@ def test_an_annealed_prior_goes_by_steps_or_epochs(tmp_path: Path) -> None:
 
 def test_widths_are_looked_at_every_n_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     looked: list[Any] = []
-    monkeypatch.setattr("awn.huggingface.callback.resize_", lambda *args: looked.append(args))
+    monkeypatch.setattr("awn.integrations.huggingface.callback.resize_", lambda *args: looked.append(args))
     train(fresh(gpt2), tmp_path, own={"resize_every": 3})
     assert len(looked) == 2  # of 8 steps
     with pytest.raises(ArgumentError, match="resize_every"):

@@ -10,8 +10,9 @@ from torch import nn
 
 import awn
 from awn import AdaptiveMLP, Axis, Exponential, PowerLaw, Sigmoid, Width
-from awn.groups import consumed_by, find_groups
-from awn.initialise import gain_of, kaiming_plus_
+from awn.core.axes import consumed_by
+from awn.core.groups import find_groups
+from awn.core.initialise import gain_of, kaiming_plus_
 
 # 4 standard errors of a deviation measured on n draws are 2.8 / √n.
 MANY = 40_000

@@ -23,8 +23,8 @@ from torch.utils.data import DataLoader, IterableDataset, Sampler, TensorDataset
 
 import awn
 from awn.errors import ArgumentError
-from awn.lightning import AdaptiveWidth
-from awn.training.prior_gradient import count_samples
+from awn.integrations.lightning import AdaptiveWidth
+from awn.loss.prior_gradient import count_samples
 
 pytestmark = [
     # Most runs here have a module that could validate, and nothing to validate on.

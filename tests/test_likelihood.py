@@ -9,7 +9,7 @@ import torch
 from torch.distributions import Bernoulli, Categorical, Normal
 
 from awn import AwnError
-from awn.likelihood import bernoulli, categorical, gaussian
+from awn.loss.likelihood import bernoulli, categorical, gaussian
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 import awn
 from awn import AdaptiveMLP, AwnError, Exponential, PowerLaw, Sigmoid
-from awn.mlp import ACTIVATIONS
+from awn.nn.activations import ACTIVATIONS
 
 SMALL = Exponential.for_units(12)
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from awn.paper.claims import CLAIMS, Claim, claims_table
-from awn.paper.experiments.anneal import ENDS
-from awn.paper.show import Results
+from awn_paper.claims import CLAIMS, Claim, claims_table
+from awn_paper.experiments.anneal import ENDS
+from awn_paper.show import Results
 
 
 def run(score: float, width: float = 10, first: float | None = None, **more: Any) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from awn.cli.app import main
-from awn.paper.experiments import EXPERIMENTS
+from awn_paper.experiments import EXPERIMENTS
 from paper_cases import tiny
 
 Run = Callable[..., tuple[int, str, str]]

@@ -23,14 +23,14 @@ import pytest
 import torch
 
 from awn.errors import ArgumentError, DataError
-from awn.paper.data import FOLDED, LOADERS, fetch, graphs, images, load, tables, text
-from awn.paper.data.dataset import Dataset, stratified
-from awn.paper.data.graphs import pack
-from awn.paper.data.source import Source, data_folders
-from awn.paper.experiments import EXPERIMENTS
-from awn.paper.show import Results
-from awn.paper.store import Store
-from awn.training.run import Data
+from awn.training.data import Data
+from awn_paper.data import FOLDED, LOADERS, fetch, graphs, images, load, tables, text
+from awn_paper.data.dataset import Dataset, stratified
+from awn_paper.data.graphs import pack
+from awn_paper.data.source import Source, data_folders
+from awn_paper.experiments import EXPERIMENTS
+from awn_paper.show import Results
+from awn_paper.store import Store
 from paper_cases import run_here, tiny
 
 

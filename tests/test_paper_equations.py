@@ -14,8 +14,8 @@ from torch.nn import functional as F
 
 import awn
 from awn import AdaptiveMLP, Exponential, Importance, PowerLaw, Prior, Sigmoid
-from awn.groups import find_groups
-from awn.initialise import kaiming_plus_
+from awn.core.groups import find_groups
+from awn.core.initialise import kaiming_plus_
 
 SCALES = ("mass", "unit")
 FAMILIES = [

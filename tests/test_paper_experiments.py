@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from awn.importance import Exponential
-from awn.paper.experiments import EXPERIMENTS, find_experiment
-from awn.paper.pictures import picture
-from awn.paper.protocol import Experiment, Protocol
-from awn.paper.report import _results, write_report
-from awn.paper.show import Plot, Results, Series, Table
-from awn.paper.store import Store
+from awn.core.importance import Exponential
+from awn_paper.experiments import EXPERIMENTS, find_experiment
+from awn_paper.pictures import picture
+from awn_paper.protocol import Experiment, Protocol
+from awn_paper.report import _results, write_report
+from awn_paper.show import Plot, Results, Series, Table
+from awn_paper.store import Store
 from paper_cases import run_here, tiny
 
 PLANE = ("DoubleMoon", "Spiral", "SpiralHard")

@@ -9,16 +9,16 @@ import torch
 from torch import Tensor, nn
 
 import awn
+from awn.core.importance import Exponential
 from awn.errors import ArgumentError
-from awn.importance import Exponential
-from awn.paper import run as run_module
-from awn.paper.data.dataset import Dataset
-from awn.paper.data.graphs import pack
-from awn.paper.models import GIN, MLP, RNN, Fixed, Learned, ResNet20, Transformer, build
-from awn.paper.models.resnet import Prepare, _shifted_and_flipped
-from awn.paper.run import Job, layer_widths, loss_of, train
-from awn.paper.settings import Settings, Training
-from awn.training.run import Data
+from awn.training.data import Data
+from awn_paper import run as run_module
+from awn_paper.data.dataset import Dataset
+from awn_paper.data.graphs import pack
+from awn_paper.models import GIN, MLP, RNN, Fixed, Learned, ResNet20, Transformer, build
+from awn_paper.models.resnet import Prepare, _shifted_and_flipped
+from awn_paper.run import Job, layer_widths, loss_of, train
+from awn_paper.settings import Settings, Training
 
 LEARNED = Learned(Exponential(rate=0.2))
 PADDING = 9

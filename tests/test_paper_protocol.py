@@ -12,19 +12,19 @@ from typing import Any
 import pytest
 import torch
 
+from awn.core.importance import Exponential
 from awn.errors import ArgumentError, NonFiniteError
-from awn.importance import Exponential
-from awn.paper import run as run_module
-from awn.paper.models import MLP, Fixed, Learned
-from awn.paper.protocol import Case, Experiment, Finished, OfTotal, Protocol, Retrained, Searched, Stages, best_of
-from awn.paper.run import Job, LearningRate, Record, count_plateaus, train
-from awn.paper.search import make_proposer
-from awn.paper.settings import Settings, Training, fingerprint
-from awn.paper.store import Store, slug
-from awn.paper.sweep import SweepError, make
-from awn.prior import Anneal
+from awn.loss.prior import Anneal
+from awn.runs.workers import Workers, local_workers, ray_workers
 from awn.training import Progress
-from awn.workers import Workers, local_workers, ray_workers
+from awn_paper import run as run_module
+from awn_paper.models import MLP, Fixed, Learned
+from awn_paper.protocol import Case, Experiment, Finished, OfTotal, Protocol, Retrained, Searched, Stages, best_of
+from awn_paper.run import Job, LearningRate, Record, count_plateaus, train
+from awn_paper.search import make_proposer
+from awn_paper.settings import Settings, Training, fingerprint
+from awn_paper.store import Store, slug
+from awn_paper.sweep import SweepError, make
 from paper_cases import run_here, run_with
 
 TINY = Settings("DoubleMoon", MLP(), Fixed(4), Training(2, 1024))

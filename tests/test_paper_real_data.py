@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from awn.errors import DataError
-from awn.paper.data import load
+from awn_paper.data import load
 
 # Sizes of the parts, what a network is told of its inputs, and classes or tokens.
 FACTS = {

@@ -12,8 +12,8 @@ import pytest
 import sklearn
 
 from awn.errors import ArgumentError, CheckpointError, TableError
-from awn.tabular.preprocess import Preprocessor
-from awn.tabular.table import read_table
+from awn.tabular.encode.preprocess import Preprocessor
+from awn.tabular.read.table import read_table
 
 ROWS = 200
 

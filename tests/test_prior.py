@@ -12,7 +12,7 @@ from torch.distributions import Normal
 
 import awn
 from awn import AdaptiveMLP, Anneal, AwnError, Exponential, PowerLaw, Prior, Sigmoid, Width
-from awn.groups import consumed_by, produced_by
+from awn.core.axes import consumed_by, produced_by
 
 N = 50
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from awn.provenance import origin
+from awn.files.provenance import origin
 
 
 @pytest.fixture

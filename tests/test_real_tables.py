@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 
 from awn.errors import TableError
-from awn.tabular.preprocess import Preprocessor
-from awn.tabular.table import guess_task, read_table, split_target
+from awn.tabular.encode.preprocess import Preprocessor
+from awn.tabular.read.table import guess_task, read_table, split_target
 
 DATA = os.environ.get("AWN_DATA", "")
 pytestmark = pytest.mark.skipif(not DATA, reason="AWN_DATA does not name a folder of real tables")

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from awn.paper.synthetic import Samples, double_moon, spiral, spiral_hard, split
+from awn.datasets import Samples, double_moon, spiral, spiral_hard, split
 
 NOISE = 0.3
 

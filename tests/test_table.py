@@ -17,7 +17,7 @@ from pandas.testing import assert_frame_equal
 
 import awn
 from awn.errors import TableError
-from awn.tabular.table import read_table
+from awn.tabular.read.table import read_table
 
 TABLE = pd.DataFrame(
     {"size": [1.5, 2.25, -3.0], "what, else": ["plain", 'a "quoted", word', "two\nlines"], "n": [1, 2, 3]}

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from awn.errors import ArgumentError, TableError
-from awn.tabular.target import guess_task, split_target
+from awn.tabular.read.target import guess_task, split_target
 
 
 def table(target: object, name: str = "y") -> pd.DataFrame:

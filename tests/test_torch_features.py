@@ -19,8 +19,9 @@ from torch.utils.checkpoint import checkpoint, checkpoint_sequential
 from transformers import GPT2Config, GPT2LMHeadModel
 
 import awn
+from awn.core.count import active_shape, axes_by_tensor
+from awn.core.groups import find_groups
 from awn.errors import ArgumentError
-from awn.groups import active_shape, axes_by_tensor, find_groups
 from cases import IN, batch, build
 
 

@@ -23,8 +23,8 @@ from torch import Tensor, nn
 
 import awn
 from awn.cli.display import LiveDisplay, PlainDisplay
+from awn.core.resize import Resize
 from awn.errors import ArgumentError, CheckpointError, MissingExtraError, NonFiniteError
-from awn.surgery import Resize
 from awn.training import (
     Callback,
     Data,

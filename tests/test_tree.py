@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import awn
-from awn.tree import pack, unpack
+from awn.files.tree import pack, unpack
 from cases import assert_same
 
 

@@ -3,25 +3,31 @@
 import importlib as _importlib
 import typing as _typing
 
-from awn import likelihood, nn
+from awn import nn
 from awn._version import __version__
-from awn.average import follow_widths_
-from awn.axis import Axis
-from awn.budget import Budget
-from awn.checkpoint import load, resume_run_, save, save_run
-from awn.convert import adapt_
+from awn.adapt import adapt_
+from awn.core.average import follow_widths_
+from awn.core.axis import Axis
+from awn.core.count import count_parameters
+from awn.core.groups import WidthGroup, connect_, find_groups
+from awn.core.importance import Exponential, Importance, PowerLaw, Sigmoid
+from awn.core.resize import Resize, resize_, set_units_
+from awn.core.state import load_state_dict_
+from awn.core.summary import summary, widths
+from awn.core.width import Width
 from awn.errors import AwnError
-from awn.finalize import finalize
-from awn.groups import WidthGroup, connect_, count_parameters, find_groups
-from awn.importance import Exponential, Importance, PowerLaw, Sigmoid
-from awn.mlp import AdaptiveMLP
-from awn.objective import Objective, objective
-from awn.prior import Anneal, Prior
-from awn.shrink import activation_magnitudes, compress, remove_units, truncate, unit_activations
-from awn.state import load_state_dict_
-from awn.summary import param_groups, summary, widths
-from awn.surgery import Resize, resize_, set_units_
-from awn.width import Width
+from awn.files.model_folder import load, save
+from awn.files.run_file import resume_run_, save_run
+from awn.loss import likelihood
+from awn.loss.budget import Budget
+from awn.loss.objective import Objective, objective
+from awn.loss.param_groups import param_groups
+from awn.loss.prior import Anneal, Prior
+from awn.nn.mlp import AdaptiveMLP
+from awn.smaller.activations import activation_magnitudes, unit_activations
+from awn.smaller.finalize import finalize
+from awn.smaller.remove import remove_units
+from awn.smaller.truncate import compress, truncate
 
 if _typing.TYPE_CHECKING:
     from awn.tabular.estimators import AdaptiveClassifier, AdaptiveRegressor

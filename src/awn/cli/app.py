@@ -5,17 +5,16 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Sequence
+from importlib.metadata import entry_points
 from typing import Annotated
 
 import typer
 from rich.markup import escape
 
 from awn._version import __version__
-from awn.cli.bench import bench
 from awn.cli.fit import fit
 from awn.cli.model import compress, export, inspect, predict, truncate
 from awn.cli.output import err
-from awn.cli.paper import paper
 from awn.cli.report import report
 from awn.errors import AwnError
 
@@ -25,9 +24,15 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
-for command in (fit, predict, inspect, truncate, compress, export, report, bench):
+for command in (fit, predict, inspect, truncate, compress, export, report):
     app.command()(command)
-app.add_typer(paper, name="paper")
+# Other packages add commands of their own, a function or a Typer of several: awn_paper adds `paper` and `bench`.
+for point in sorted(entry_points(group="awn.commands"), key=lambda point: point.name):
+    added = point.load()
+    if isinstance(added, typer.Typer):
+        app.add_typer(added, name=point.name)
+    else:
+        app.command(point.name)(added)
 
 
 def _print_version(wanted: bool) -> None:

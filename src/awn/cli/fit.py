@@ -14,8 +14,8 @@ from awn.cli.display import LiveDisplay, PlainDisplay
 from awn.cli.folders import run_folder
 from awn.cli.many import Fleet, check_crew, fit_many
 from awn.cli.output import err, out, print_json, print_table, say
-from awn.distributed import several_ranks, times_restarted, torchrun_group, wait_for_all
 from awn.errors import RankError
+from awn.parallel.torchrun import several_ranks, times_restarted, torchrun_group, wait_for_all
 
 if TYPE_CHECKING:
     from awn.tabular.outcome import Start, TableFit

@@ -12,11 +12,11 @@ import typer
 
 from awn.cli.folders import out_folder, read_report
 from awn.cli.output import out, print_json, print_table, say
-from awn.distributed import several_ranks, torchrun_group
 from awn.errors import ArgumentError
+from awn.parallel.torchrun import several_ranks, torchrun_group
 
 if TYPE_CHECKING:
-    from awn.tabular.fanout import Fanout, TableRun
+    from awn.tabular.many import Fanout, TableRun
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def fit_many(
     as_json: bool,
 ) -> None:
     """Make a run for every table and seed; exit code 1 if some could not be made."""
-    from awn.tabular.fanout import plan_runs
+    from awn.tabular.many import plan_runs
 
     with torchrun_group():
         if several_ranks():
@@ -80,8 +80,8 @@ def fit_many(
 
 
 def _make(runs: Sequence[TableRun], target: str, settings: Mapping[str, Any], fleet: Fleet, *, quiet: bool) -> Fanout:
-    from awn.tabular.fanout import check_runs, fit_tables
-    from awn.workers import local_workers, ray_workers
+    from awn.runs.workers import local_workers, ray_workers
+    from awn.tabular.many import check_runs, fit_tables
 
     taken = check_runs(runs, target, settings)
     crew = ray_workers(fleet.ray, fleet.threads) if fleet.ray else local_workers(min(fleet.workers, len(runs)))
@@ -115,7 +115,7 @@ def _compare(found: Fanout, folder: Path) -> Path | None:
 
 
 def _content(found: Fanout, folder: Path, page: Path | None) -> dict[str, Any]:
-    from awn.tabular.fanout import summarise
+    from awn.tabular.many import summarise
 
     return {
         "folder": str(folder),
@@ -130,7 +130,7 @@ def _content(found: Fanout, folder: Path, page: Path | None) -> dict[str, Any]:
 
 
 def _print(found: Fanout, folder: Path, page: Path | None) -> None:
-    from awn.tabular.fanout import summarise
+    from awn.tabular.many import summarise
     from awn.tabular.outcome import SCORES
 
     rows = []

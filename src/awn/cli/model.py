@@ -8,12 +8,12 @@ from typing import Annotated, Any
 
 import typer
 
+from awn.basics.checks import check_number, check_units
 from awn.cli.display import score_text
 from awn.cli.fit import AsJson, Quiet
 from awn.cli.folders import check_free, find_model
 from awn.cli.output import out, print_json, print_table, say
 from awn.errors import ArgumentError
-from awn.importance import check_number, check_units
 
 Model = Annotated[Path, typer.Argument(help="A model folder, as `awn fit` wrote it.")]
 Rows = Annotated[Path, typer.Option("--data", help="A table with the target column, to score with.")]
@@ -42,7 +42,7 @@ def predict(
         raise ArgumentError(f"--out {out_file} is {'a folder' if out_file.is_dir() else 'the table itself'}.")
     predicted = predict_table(find_model(model), table, proba=proba)
     if out_file is not None:
-        from awn.files import write_files
+        from awn.files.write import write_files
 
         write_files({out_file: predicted.to_csv(index=False).encode()})
         say(f"{len(predicted):,} predictions: {out_file}", quiet=quiet)
@@ -57,7 +57,7 @@ def inspect(model: Model, as_json: AsJson = False) -> None:
 
     Example:  awn inspect runs/houses/model
     """
-    from awn.summary import summary
+    from awn.core.summary import summary
     from awn.tabular.folder import load_estimator, read_about
     from awn.tabular.outcome import network_name
 

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as tree
 
-from awn.distributed import uncompiled
-from awn.example import as_call
+from awn.basics.example import as_call
+from awn.core.groups import find_groups
 from awn.export.check import ExportError, reason
-from awn.finalize import finalize
-from awn.groups import find_groups
+from awn.parallel.unwrap import uncompiled
+from awn.smaller.finalize import finalize
 
 
 @dataclass(frozen=True)

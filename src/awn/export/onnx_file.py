@@ -13,7 +13,7 @@ from torch import nn
 from awn.errors import MissingExtraError
 from awn.export.call import Call, plain_copy
 from awn.export.check import ExportError, check_same, for_rows, reason
-from awn.files import write_files
+from awn.files.write import write_files
 
 
 def onnx(

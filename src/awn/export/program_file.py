@@ -11,7 +11,7 @@ from torch import nn
 
 from awn.export.call import Call, plain_copy
 from awn.export.check import ExportError, check_same, for_rows, reason
-from awn.files import write_files
+from awn.files.write import write_files
 
 
 def program(

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from awn.errors import ArgumentError
-from awn.files import write_files
+from awn.files.write import write_files
 from awn.report.comparison import comparison_sections
 from awn.report.data import ReportData
 from awn.report.figure import Figure, plotly_js

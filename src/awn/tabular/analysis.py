@@ -14,10 +14,11 @@ from numpy.typing import ArrayLike
 from sklearn.metrics import confusion_matrix
 from torch import nn
 
-from awn.groups import count_parameters, find_groups
-from awn.provenance import provenance
+from awn.core.count import count_parameters
+from awn.core.groups import find_groups
+from awn.files.provenance import provenance
 from awn.report.data import Confusion, LayerCurve, ReportData, Residuals, TruncationPoint
-from awn.shrink import unit_activations
+from awn.smaller.activations import unit_activations
 from awn.tabular.estimators import AdaptiveClassifier
 from awn.tabular.folder import Estimator
 

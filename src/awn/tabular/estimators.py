@@ -18,9 +18,9 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 from torch import Tensor, nn
 
-from awn import likelihood
 from awn.errors import ArgumentError
-from awn.shrink import compress
+from awn.loss import likelihood
+from awn.smaller.truncate import compress
 from awn.tabular.network import Array, NetworkEstimator, score_in_chunks, weighted_rows
 from awn.training import Callback, Data
 

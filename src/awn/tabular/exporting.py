@@ -9,14 +9,14 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
+from awn.basics.names import listed
 from awn.errors import ArgumentError
 from awn.export import onnx_bytes, program_bytes
 from awn.export.check import check_same
-from awn.files import tensor_file, write_files
-from awn.names import listed
+from awn.files.write import tensor_file, write_files
+from awn.tabular.encode.preprocess import NumericPieces
 from awn.tabular.estimators import AdaptiveClassifier
 from awn.tabular.folder import Estimator, load_estimator, read_about
-from awn.tabular.preprocess import NumericPieces
 
 Form = Literal["onnx", "torch", "safetensors"]
 _EXAMPLE_ROWS = 16

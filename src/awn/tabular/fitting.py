@@ -12,18 +12,19 @@ import pandas as pd
 from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.model_selection import train_test_split
 
-from awn.distributed import is_first
+from awn.core.count import count_parameters
+from awn.core.groups import find_groups
 from awn.errors import ArgumentError, TableError
-from awn.files import json_file, write_files
-from awn.groups import count_parameters, find_groups
-from awn.provenance import provenance
+from awn.files.provenance import provenance
+from awn.files.write import json_file, write_files
+from awn.parallel.torchrun import is_first
 from awn.report import write_report
 from awn.tabular.analysis import analyse, mark_best
 from awn.tabular.estimators import AdaptiveClassifier, AdaptiveRegressor
 from awn.tabular.folder import Estimator, save_estimator
 from awn.tabular.options import check_options
 from awn.tabular.outcome import SCORE_NAMES, SCORES, Start, TableFit, describe_rows, describe_target
-from awn.tabular.table import Task, as_classes, guess_task, read_table, split_target
+from awn.tabular.read.table import Task, as_classes, guess_task, read_table, split_target
 from awn.training import Callback, Progress
 
 _KINDS: dict[Task, type[AdaptiveClassifier | AdaptiveRegressor]] = {
@@ -52,7 +53,7 @@ def fit_table(
 
     `options` are those of `AdaptiveClassifier` or `AdaptiveRegressor`. `compare` also trains an ordinary network of the
     widths that were learned. `data_parallel` has all processes of torch's default group train together; rank 0 writes.
-    The summary says where it comes from by `awn.provenance`, with `facts` besides. `begin` is told what is to be
+    The summary says where it comes from by `awn.files.provenance`, with `facts` besides. `begin` is told what is to be
     learned right before the first epoch.
     """
     known = _prepared(table, target, task, test_size, seed, options or {})

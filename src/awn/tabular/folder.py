@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from awn.checkpoint import describe, read_model, rebuild
 from awn.errors import ArgumentError, AwnError, CheckpointError
-from awn.files import json_file, tensor_file, write_files
+from awn.files.model_folder import describe, read_model, rebuild
+from awn.files.write import json_file, tensor_file, write_files
+from awn.tabular.encode.preprocess import Preprocessor
 from awn.tabular.estimators import AdaptiveClassifier, AdaptiveRegressor
-from awn.tabular.preprocess import Preprocessor
 from awn.training import History
-from awn.training.run import checksum
+from awn.training.data import checksum
 
 Estimator = AdaptiveClassifier | AdaptiveRegressor
 

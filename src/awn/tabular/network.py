@@ -24,18 +24,21 @@ from sklearn.utils.validation import (
 )
 from torch import Tensor, nn
 
-from awn.budget import Budget
-from awn.checkpoint import describe, rebuild
-from awn.distributed import together
+from awn.core.count import count_parameters
+from awn.core.groups import find_groups
+from awn.core.importance import Exponential
+from awn.core.summary import widths
 from awn.errors import ArgumentError
-from awn.finalize import finalize
-from awn.groups import count_parameters, find_groups
-from awn.importance import Exponential
-from awn.mlp import AdaptiveMLP, make_activation
-from awn.prior import Prior
-from awn.shrink import truncate
-from awn.summary import param_groups, widths
-from awn.tabular.preprocess import Preprocessor
+from awn.files.model_folder import describe, rebuild
+from awn.loss.budget import Budget
+from awn.loss.param_groups import param_groups
+from awn.loss.prior import Prior
+from awn.nn.activations import make_activation
+from awn.nn.mlp import AdaptiveMLP
+from awn.parallel.ddp import together
+from awn.smaller.finalize import finalize
+from awn.smaller.truncate import truncate
+from awn.tabular.encode.preprocess import Preprocessor
 from awn.training import Data, FitOptions, History, fit
 from awn.training.loop import Loss, Score
 

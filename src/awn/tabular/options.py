@@ -6,8 +6,8 @@ import types
 from collections.abc import Mapping
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
+from awn.basics.names import near
 from awn.errors import ArgumentError
-from awn.names import near
 from awn.tabular.estimators import AdaptiveClassifier, AdaptiveRegressor
 
 _ELSEWHERE = {

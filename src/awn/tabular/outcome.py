@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from awn.names import listed
-from awn.tabular.target import Task
+from awn.basics.names import listed
+from awn.tabular.read.target import Task
 
 #: What the networks whose scores are told of are called, wherever people read it.
 SCORES = {"adaptive": "learned width", "fixed": "same width, fixed", "baseline": "baseline"}

@@ -1,12 +1,12 @@
 """Training: a plain loop for tensors, with early stopping, logs and exact resume."""
 
 from awn.training.callbacks import Callback, Progress
+from awn.training.data import Data
 from awn.training.denormals import flush_denormals
 from awn.training.history import History
 from awn.training.loggers import MLflowLogger, TensorBoardLogger
 from awn.training.loop import fit
 from awn.training.options import FitOptions
-from awn.training.run import Data
 
 __all__ = [
     "Callback",

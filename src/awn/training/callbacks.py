@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from torch import nn
 from torch.optim import Optimizer
 
-from awn.surgery import Resize
+from awn.core.resize import Resize
 from awn.training.history import History
 from awn.training.options import FitOptions
 

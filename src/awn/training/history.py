@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from awn.errors import CheckpointError
-from awn.files import write_files
+from awn.files.write import write_files
 
 Row = dict[str, Any]
 

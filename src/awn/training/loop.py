@@ -12,18 +12,19 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from awn.budget import Budget
-from awn.checkpoint import random_states, set_random_states
-from awn.distributed import average_, reaching_all, told
+from awn.basics.random_states import random_states, set_random_states
+from awn.core.resize import resize_
 from awn.errors import ArgumentError, NonFiniteError
-from awn.objective import Objective, objective
-from awn.prior import Prior
-from awn.surgery import resize_
+from awn.loss.budget import Budget
+from awn.loss.objective import Objective, objective
+from awn.loss.prior import Prior
+from awn.parallel.collectives import average_, reaching_all, told
 from awn.training.callbacks import Callback
+from awn.training.data import Data
 from awn.training.denormals import flush_denormals
 from awn.training.history import History
 from awn.training.options import FitOptions
-from awn.training.run import Data, Run
+from awn.training.run import Run
 
 Loss = Callable[[Tensor, Tensor, Tensor | None], Tensor]
 Score = Callable[[nn.Module, Data], float]

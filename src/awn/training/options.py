@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from awn.basics.checks import check_units
 from awn.errors import ArgumentError
-from awn.importance import check_units
 
 Schedule = Literal["constant", "cosine", "plateau"]
 StopBy = Literal["score", "loss"]

@@ -7,42 +7,33 @@ import dataclasses
 import math
 import time
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.optim import Adam, Optimizer
-from torch.optim.lr_scheduler import CosineAnnealingLR, LambdaLR, LRScheduler, ReduceLROnPlateau
+from torch.optim.lr_scheduler import ReduceLROnPlateau
 
-from awn.checkpoint import read_extra, resume_run_, save_run
-from awn.distributed import rank_of, ranks_of, share_, told, unwrapped
+from awn.core.groups import find_groups
+from awn.core.state import load_state_dict_
+from awn.core.width import as_options
 from awn.errors import ArgumentError, CheckpointError, RankError
-from awn.groups import find_groups
-from awn.mlp import AdaptiveMLP
-from awn.state import load_state_dict_
-from awn.summary import param_groups
+from awn.files.run_file import read_extra, resume_run_, save_run
+from awn.loss.param_groups import param_groups
+from awn.nn.mlp import AdaptiveMLP
+from awn.parallel.collectives import rank_of, ranks_of, share_, told
+from awn.parallel.unwrap import unwrapped
 from awn.training.callbacks import Progress
+from awn.training.data import Data, checksum
 from awn.training.history import History, Row, json_line
 from awn.training.options import FitOptions
-from awn.width import as_options
+from awn.training.schedule import _make_scheduler
 
 # Often enough that a killed run loses little, seldom enough that writing costs nothing beside training.
 _SECONDS_BETWEEN_CHECKPOINTS = 5.0
-
-
-class Data(NamedTuple):
-    """Inputs, targets and, if wanted, a weight a sample: tensors with the samples along the first dimension."""
-
-    x: Tensor
-    y: Tensor
-    weight: Tensor | None = None
-
-    def rows(self, rows: Tensor) -> Data:
-        """Some of the samples."""
-        return Data(self.x[rows], self.y[rows], None if self.weight is None else self.weight[rows])
 
 
 class Run:
@@ -232,25 +223,3 @@ def _architecture(model: nn.Module) -> str:
     if isinstance(model, AdaptiveMLP):
         return f"{model.options} {learned}"
     return f"{type(model).__name__} {learned}" if groups else repr(model)
-
-
-def checksum(tensors: Iterable[Tensor | None]) -> int:
-    """A number that other tensors do not have.
-
-    >>> checksum([torch.zeros(3)]) == checksum([torch.ones(3)])
-    False
-    """
-    number = 0
-    for tensor in tensors:
-        if tensor is not None:
-            content = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
-            number = zlib.crc32(content.numpy().data, number)
-    return number
-
-
-def _make_scheduler(optimizer: Optimizer, options: FitOptions) -> LRScheduler | ReduceLROnPlateau:
-    if options.schedule == "cosine":
-        return CosineAnnealingLR(optimizer, options.epochs, eta_min=options.lr / 100)
-    if options.schedule == "plateau":
-        return ReduceLROnPlateau(optimizer, mode="max", factor=0.5, patience=max(1, (options.patience or 40) // 4))
-    return LambdaLR(optimizer, lambda _: 1.0)

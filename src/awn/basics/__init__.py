@@ -1,0 +1,1 @@
+"""Vocabulary and argument checks. Nothing here knows about layers."""

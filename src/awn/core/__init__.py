@@ -1,0 +1,1 @@
+"""Units, widths, gates, groups and resizing: the method itself."""

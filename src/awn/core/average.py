@@ -1,0 +1,53 @@
+"""Averages: a copy of a model that is to follow the model's widths while it trains."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+from torch.optim.swa_utils import AveragedModel
+
+from awn.core.count import active_shape, axes_by_tensor
+from awn.core.groups import require_groups
+from awn.core.resize import Resize, set_units_
+from awn.errors import ArgumentError
+
+
+def follow_widths_(average: nn.Module, model: nn.Module) -> dict[str, Resize]:
+    """Bring an average of a model, or any copy of it, to the model's widths; returns the layers that changed.
+
+    Call it before each `update_parameters`. Units that the average does not have yet start as the model's own.
+
+    >>> import awn
+    >>> from torch.optim.swa_utils import get_ema_multi_avg_fn
+    >>> model = awn.AdaptiveMLP(2, 2)
+    >>> average = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(0.999))
+    >>> _ = awn.set_units_(model, {"hidden.0": 300}, optimizer=None)      # in a real run: resize_
+    >>> awn.follow_widths_(average, model)
+    {'hidden.0': Resize(before=231, after=300)}
+    >>> average.update_parameters(model)
+    """
+    copy = average.module if isinstance(average, AveragedModel) else average
+    there, here = require_groups(model), require_groups(copy)
+    if [group.name for group in here] != [group.name for group in there]:
+        raise ArgumentError(
+            f"the average has learned widths in {', '.join(repr(group.name) for group in here)}, the model in "
+            f"{', '.join(repr(group.name) for group in there)}. Make the average after adapt_, of the same model."
+        )
+    units = {group.name: group.width.units for group in there}
+    capacities = {group.name: group.width.capacity for group in there}
+    if all((group.width.units, group.width.capacity) == (units[group.name], capacities[group.name]) for group in here):
+        return {}
+    sources = axes_by_tensor(there)
+    both = [
+        tuple(slice(min(sizes)) for sizes in zip(active_shape(old, axes), active_shape(new, new_axes), strict=True))
+        for (old, axes), (new, new_axes) in zip(axes_by_tensor(here).items(), sources.items(), strict=True)
+    ]
+    kept = [tensor[part].clone() for tensor, part in zip(axes_by_tensor(here), both, strict=True)]
+    # A generator apart: what is drawn here is about to be overwritten, and must not use up the run's random numbers.
+    apart = torch.Generator(next(copy.parameters()).device)
+    changed = set_units_(copy, units, None, capacities=capacities, generator=apart)
+    with torch.no_grad():
+        for tensor, source, part, old in zip(axes_by_tensor(here), sources, both, kept, strict=True):
+            tensor.copy_(source)
+            tensor[part] = old
+    return changed

@@ -1,0 +1,28 @@
+"""The axes of torch's layers: which dimensions make units, and which read them."""
+
+from __future__ import annotations
+
+from torch import nn
+
+from awn.core.axis import Axis
+
+
+def produced_by(layer: nn.Linear) -> list[Axis]:
+    """The axes of a linear layer whose outputs are units."""
+    weight = Axis(layer, "weight", 0, "producer", size_name="out_features")
+    return [weight] if layer.bias is None else [weight, Axis(layer, "bias", 0, "producer")]
+
+
+def consumed_by(layer: nn.Linear, repeat: int = 1) -> list[Axis]:
+    """The axis of a linear layer whose inputs are units, `repeat` inputs a unit."""
+    return [Axis(layer, "weight", 1, "consumer", repeat=repeat, size_name="in_features")]
+
+
+def normalised_by(norm: nn.modules.batchnorm._NormBase) -> list[Axis]:
+    """The axes of a batch norm over units, or of an instance norm: a new unit is left as it is."""
+    starts = {"weight": 1.0, "bias": 0.0, "running_mean": 0.0, "running_var": 1.0}
+    return [
+        Axis(norm, name, 0, "producer", fill=start, size_name="num_features")
+        for name, start in starts.items()
+        if getattr(norm, name) is not None
+    ]

@@ -1,0 +1,72 @@
+"""Axis: one dimension of one tensor that follows a learned width."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from torch import Tensor, nn
+
+from awn.basics.checks import check_units
+from awn.errors import ArgumentError
+
+Role = Literal["producer", "consumer"]
+
+
+@dataclass(frozen=True, eq=False)
+class Axis:
+    """Dimension `dim` of `module.name`, whose entries belong to the units of a learned width.
+
+    A producer's axis makes the units (a weight's rows, a bias, a batch norm's vectors); a consumer's
+    reads them (the next weight's columns), `repeat` entries a unit: more than one after a flatten.
+    New units are drawn at random, unless `fill` says which constant they start from.
+    `size_name` is the module's own record of the size, or several, kept true: `out_features`, `num_features`, …
+    """
+
+    module: nn.Module
+    name: str
+    dim: int
+    role: Role
+    repeat: int = 1
+    fill: float | None = None
+    size_name: str | Sequence[str] | None = None
+
+    def __post_init__(self) -> None:
+        if self.role not in get_args(Role):
+            raise ArgumentError(f"an axis's role is 'producer' or 'consumer', got {self.role!r}.")
+        tensor = getattr(self.module, self.name, None)
+        if not isinstance(tensor, Tensor):
+            raise ArgumentError(f"{self} is not a tensor, so it has no axis of units.")
+        dims = tensor.dim()
+        if not 0 <= self.dim < dims:
+            raise ArgumentError(f"{self} has dimensions 0 to {dims - 1}, so dim={self.dim} is none of them.")
+        check_units("repeat", self.repeat)
+
+    def __str__(self) -> str:
+        return f"{type(self.module).__name__}.{self.name}"
+
+    @property
+    def size_names(self) -> Sequence[str]:
+        """The attributes of the module that record the size."""
+        return (self.size_name,) if isinstance(self.size_name, str) else self.size_name or ()
+
+    @property
+    def holder(self) -> nn.Module:
+        """The module that stores the tensor: a parametrized tensor lives inside its parametrization."""
+        parametrizations = self.module._modules.get("parametrizations")
+        if isinstance(parametrizations, nn.ModuleDict) and self.name in parametrizations:
+            return parametrizations[self.name]
+        return self.module
+
+    @property
+    def stored_name(self) -> str:
+        """The tensor's name in its holder."""
+        return self.name if self.holder is self.module else "original"
+
+    @property
+    def tensor(self) -> Tensor:
+        """The stored tensor: the weight before any gate."""
+        tensor = getattr(self.holder, self.stored_name)
+        assert isinstance(tensor, Tensor)
+        return tensor

@@ -1,0 +1,197 @@
+"""Groups: which tensor dimensions share a learned width.
+
+Everything that changes, counts or saves widths is a loop over a model's groups; no layer knows its neighbours.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from awn.core.axis import Axis
+from awn.core.gate import Gate, gate_
+from awn.core.width import Width
+from awn.errors import ArgumentError
+from awn.parallel.sharded import refuse_sharded
+from awn.parallel.unwrap import unwrapped
+
+# The name under which a width is registered on its first producer.
+WIDTH_NAME = "width"
+
+
+@dataclass(frozen=True)
+class WidthGroup:
+    """A learned width, and the path of the layer that carries it: its first producer."""
+
+    name: str
+    width: Width
+
+    @property
+    def axes(self) -> tuple[Axis, ...]:
+        """Every tensor dimension that has this width, producers first."""
+        return self.width.axes
+
+    @property
+    def consumers(self) -> list[Axis]:
+        """The axes that read the units."""
+        return [axis for axis in self.axes if axis.role == "consumer"]
+
+    def weights(self) -> Iterator[nn.Parameter]:
+        """The weights and biases of the layers that make or read the units; norms are not among them."""
+        for layer in dict.fromkeys(axis.module for axis in self.axes if axis.fill is None):
+            gated: Any = layer._modules.get("parametrizations")
+            holders = [layer] if gated is None else [layer, *gated._modules.values()]
+            for holder in holders:
+                yield from (weight for weight in holder._parameters.values() if weight is not None)
+
+
+def find_groups(model: nn.Module) -> list[WidthGroup]:
+    """The groups of a model, in the order of its modules.
+
+    >>> import awn
+    >>> [group.name for group in find_groups(awn.AdaptiveMLP(2, 2, hidden_layers=2))]
+    ['hidden.0', 'hidden.1']
+    """
+    found: dict[Width, str] = {}
+    _collect_widths(unwrapped(model), "", found)
+    if found:
+        refuse_sharded((axis.tensor for width in found for axis in width.axes), unwrapped(model))
+    return [WidthGroup(path, width) for width, path in found.items()]
+
+
+def _collect_widths(module: nn.Module, path: str, found: dict[Width, str]) -> None:
+    # A walk of our own: it happens at every step, and named_modules() takes several times as long.
+    for name, child in module._modules.items():
+        if isinstance(child, Width):
+            found.setdefault(child, path)
+        elif child is not None and child._modules and name != "parametrizations":
+            _collect_widths(child, f"{path}.{name}" if path else name, found)
+
+
+def require_groups(model: nn.Module) -> list[WidthGroup]:
+    """The groups of a model, which must have some."""
+    groups = find_groups(model)
+    if not groups:
+        raise ArgumentError(
+            f"{type(model).__name__} has no layer with a learned width. "
+            "Make its hidden layers adaptive with awn.adapt_(model), or build it with awn.AdaptiveMLP."
+        )
+    return groups
+
+
+def check_layers(groups: Sequence[WidthGroup], names: Iterable[str]) -> None:
+    """Refuse a name that no group has."""
+    known = [group.name for group in groups]
+    for name in names:
+        if name not in known:
+            raise ArgumentError(
+                f"no layer {name!r} has a learned width. Those that have: {', '.join(map(repr, known))}."
+            )
+
+
+def connect_(width: Width, axes: Sequence[Axis]) -> None:
+    """Give the axes one learned width: register it on the first producer, and gate every consumer.
+
+    The tensors must already have the width's capacity. Their weights stay as they are; the paper's start, which
+    allows for the importance, is drawn by `awn.core.initialise.kaiming_plus_(awn.find_groups(model))`. To have a plain
+    `model.load_state_dict` follow widths, call `awn.core.state.follow_state_dicts_(model)` once.
+
+    >>> from awn import Exponential
+    >>> from awn.core.axes import consumed_by, produced_by
+    >>> first, second = nn.Linear(2, 24), nn.Linear(24, 1)
+    >>> connect_(Width(Exponential.for_units(20)), [*produced_by(first), *consumed_by(second)])
+    >>> widths = find_groups(nn.Sequential(first, nn.ReLU(), second))
+    >>> [(group.name, group.width.units) for group in widths]
+    [('0', 20)]
+    """
+    check_connection(width, axes)
+    producers, consumers = _by_role(axes)
+    width.axes = (*producers, *consumers)
+    producers[0].module.register_module(WIDTH_NAME, width)
+    with torch.no_grad():
+        for axis in width.axes:
+            inert = (width.capacity - width.units) * axis.repeat
+            axis.tensor.narrow(axis.dim, width.units * axis.repeat, inert).zero_()
+    for axis in consumers:
+        gate_(width, axis)
+
+
+def _by_role(axes: Sequence[Axis]) -> tuple[list[Axis], list[Axis]]:
+    return [axis for axis in axes if axis.role == "producer"], [axis for axis in axes if axis.role == "consumer"]
+
+
+def check_connection(width: Width, axes: Sequence[Axis]) -> None:
+    """Refuse what `connect_` cannot do, with nothing changed."""
+    producers, consumers = _by_role(axes)
+    if width.axes:
+        raise ArgumentError("this width is connected already; connect all its axes at once, or make another width.")
+    if not producers or not consumers:
+        raise ArgumentError("a learned width needs a layer that makes its units and a layer that reads them.")
+    for axis in (*producers, *consumers):
+        gates = list(axis.holder.children()) if axis.holder is not axis.module else []
+        if not all(isinstance(gate, Gate) for gate in gates):
+            raise ArgumentError(
+                f"{axis} is computed from other tensors by a parametrization such as weight norm, "
+                "so it cannot be resized. Remove that parametrization first."
+            )
+        expected = width.capacity * axis.repeat
+        if axis.tensor.shape[axis.dim] != expected:
+            raise ArgumentError(
+                f"{axis} has {axis.tensor.shape[axis.dim]} entries along dimension {axis.dim}, "
+                f"but the width's capacity of {width.capacity} units needs {expected}."
+            )
+        if axis.role == "consumer" and any(isinstance(gate, Gate) and gate.dim == axis.dim for gate in gates):
+            raise ArgumentError(f"{axis} already reads the units of a learned width along dimension {axis.dim}.")
+    places = [(axis.module, axis.name, axis.dim) for axis in (*producers, *consumers)]
+    if len(set(places)) < len(places):
+        raise ArgumentError("one dimension of a tensor is named twice among the axes.")
+    weighted = {axis.module for axis in producers if axis.fill is None and axis.tensor.dim() > 1}
+    for axis in producers:
+        if axis.fill is None and axis.module not in weighted:
+            raise ArgumentError(
+                f"{axis} has units that no weight of its layer makes: say what new ones start from, fill=…."
+            )
+    for module in dict.fromkeys(axis.module for axis in producers):
+        if any(isinstance(child, Width) for child in module.children()):
+            raise ArgumentError(f"{module} already has a learned width; connect all its axes at once.")
+    if hasattr(producers[0].module, WIDTH_NAME):
+        raise ArgumentError(
+            f"{type(producers[0].module).__name__} has an attribute {WIDTH_NAME!r} of its own, where its learned width "
+            "would go. Rename it, or name another producer first."
+        )
+    refuse_sharded(axis.tensor for axis in axes)
+
+
+def tensor_names(model: nn.Module) -> dict[Tensor, str]:
+    """The name a person would use for each tensor of a model: without the parametrization's detour."""
+    model = unwrapped(model)
+    named = [*model.named_parameters(), *model.named_buffers()]
+    return {tensor: plain_name(name) for name, tensor in named}
+
+
+def non_finite_tensors(model: nn.Module) -> list[str]:
+    """The names of a model's tensors in which numbers were lost."""
+    return [name for tensor, name in tensor_names(model).items() if not torch.isfinite(tensor).all()]
+
+
+def is_width_entry(name: str) -> bool:
+    """Whether an entry of a state dict belongs to a learned width.
+
+    >>> is_width_entry("hidden.0.width.log_nu"), is_width_entry("hidden.0.weight")
+    (True, False)
+    """
+    return name.removesuffix(".log_nu").removesuffix("._extra_state").split(".")[-1] == WIDTH_NAME
+
+
+def plain_name(name: str) -> str:
+    """A tensor's path in the model as it was before a gate was put on it.
+
+    >>> plain_name("output.parametrizations.weight.original")
+    'output.weight'
+    """
+    return re.sub(r"parametrizations\.(\w+)\.original$", r"\1", name)

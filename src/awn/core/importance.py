@@ -1,0 +1,319 @@
+"""Importance families: how much each of a layer's units counts.
+
+A family is a survival function S(x; value): 1 at x = 0, falling to 0, with one learned `value`.
+From S and its inverse follows all the rest:
+
+- the importance of unit j is the mass between j and j + 1: f(j) = S(j) − S(j + 1);
+- the width at quantile k is where the mass so far reaches k: D = ⌈S⁻¹(1 − k)⌉.
+
+To write your own family, subclass `Importance` as a frozen dataclass and state those two functions:
+
+>>> from dataclasses import dataclass
+>>> @dataclass(frozen=True)
+... class Gaussian(Importance):
+...     learned = "deviation"
+...     deviation: float = 100.0
+...     def survival(self, x, value):
+...         return torch.erfc(x / (value * 2**0.5))
+...     def inverse_survival(self, p, value):
+...         return value * 2**0.5 * torch.erfinv(1 - p)
+>>> Gaussian.for_units(128).width(quantile=0.9)
+128
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any, ClassVar, Literal, TypeVar, get_args
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from awn.basics.checks import check_number, check_quantile, check_units
+from awn.errors import ArgumentError, NonFiniteError
+
+Scale = Literal["mass", "unit"]
+FamilyT = TypeVar("FamilyT", bound="Importance")
+
+
+@dataclass(frozen=True)
+class Importance(ABC):
+    """A decreasing importance over an endless list of units, with one learned value.
+
+    `learned` names the field from which the learned value starts; the value stays above `lower`.
+    `scale="mass"` uses f(j) itself, as in the paper, so that all importances sum to one;
+    `scale="unit"` divides by f(0), so that the first unit has importance 1.
+    """
+
+    learned: ClassVar[str]
+    lower: ClassVar[float] = 0.0
+
+    scale: Scale = dataclasses.field(default="mass", kw_only=True)
+
+    def __post_init__(self) -> None:
+        if self.scale not in get_args(Scale):
+            raise ArgumentError(f"scale must be 'mass' or 'unit', got {self.scale!r}.")
+        start = getattr(self, self.learned)
+        if not (isinstance(start, Real) and math.isfinite(start) and float(start) > self.lower):
+            raise ArgumentError(
+                f"{self.learned} must be a finite number above {self.lower:g}, got {start!r}: "
+                f"{type(self).__name__} has no decreasing importance otherwise."
+            )
+
+    @abstractmethod
+    def survival(self, x: Tensor, value: Tensor) -> Tensor:
+        """S(x; value): the share of the importance that lies beyond x."""
+
+    @abstractmethod
+    def inverse_survival(self, p: Tensor, value: Tensor) -> Tensor:
+        """The x at which S(x; value) = p."""
+
+    def mass(self, index: Tensor, value: Tensor) -> Tensor:
+        """f(j) = S(j) − S(j + 1), in double precision, since the two are nearly equal at large widths.
+
+        The families below state it in a closed form that loses no digits in single precision either.
+        """
+        exact = torch.float64 if index.device.type != "mps" else index.dtype  # MPS has no float64
+        j, v = index.to(exact), value.to(exact)
+        return (self.survival(j, v) - self.survival(j + 1, v)).to(index.dtype)
+
+    @property
+    def start(self) -> float:
+        """The learned value's starting point."""
+        return float(getattr(self, self.learned))
+
+    def importance(self, index: Tensor, value: Tensor) -> Tensor:
+        """F at the units in `index`, whose first entry is unit 0, on this family's scale.
+
+        >>> Exponential(scale="unit").importance(torch.arange(3.0), torch.tensor(0.5))
+        tensor([1.0000, 0.6065, 0.3679])
+        """
+        return self.relative_mass(index, value) if self.scale == "unit" else self.mass(index, value)
+
+    def relative_mass(self, index: Tensor, value: Tensor) -> Tensor:
+        """f(j) / f(0)."""
+        mass = self.mass(index, value)
+        return mass / mass[0]
+
+    def width(self, quantile: float = 0.9, value: float | None = None) -> int:
+        """The number of units that together hold the share `quantile` of the importance.
+
+        >>> Exponential(rate=0.01).width(quantile=0.9)
+        231
+        """
+        soft = self.soft_width(quantile, value)
+        if not math.isfinite(soft):
+            at = self.start if value is None else value
+            raise NonFiniteError(f"{type(self).__name__} has no finite width at {self.learned} = {at:g}")
+        return round_up(soft)
+
+    def soft_width(self, quantile: float = 0.9, value: float | None = None) -> float:
+        """The width before it is rounded up: S⁻¹(1 − quantile)."""
+        check_quantile(quantile)
+        try:
+            return self.number_beyond(1 - quantile, self.start if value is None else value)
+        except ArithmeticError:  # past the largest number there is
+            return math.inf
+
+    def number_beyond(self, p: float, value: float) -> float:
+        """`inverse_survival` of plain numbers. It is asked at every step, so the families below do it without tensors.
+
+        >>> Exponential().number_beyond(0.1, value=0.01)
+        230.25...
+        """
+        exact = torch.tensor([p, value], dtype=torch.float64)
+        return self.inverse_survival(exact[0], exact[1]).item()
+
+    def value_for(self, soft_width: float, quantile: float = 0.9) -> float:
+        """The learned value at which the soft width, before rounding, is `soft_width`.
+
+        >>> round(Exponential().value_for(230.26), 5)
+        0.01
+        """
+        return _value_for(self, soft_width, quantile)
+
+    def value_inside(self, units: int, quantile: float = 0.9) -> float:
+        """A learned value well inside the range that gives `units` units: rounding it cannot change the width."""
+        try:
+            return self.value_for(units - 0.5, quantile)
+        except ArgumentError:
+            return self.value_for(units - 0.1, quantile)  # near the smallest width that the family has
+
+    def share(self, units: float, value: float) -> float:
+        """The share of the importance that lies before `units`.
+
+        >>> round(Exponential().share(231, value=0.01), 4)
+        0.9007
+        """
+        exact = torch.tensor([float(units), value], dtype=torch.float64)
+        return 1.0 - self.survival(exact[0], exact[1]).item()
+
+    def starting_at(self: FamilyT, value: float) -> FamilyT:
+        """The same family with another start of its learned value.
+
+        >>> Exponential(scale="unit").starting_at(0.05)
+        Exponential(scale='unit', rate=0.05)
+        """
+        start: dict[str, Any] = {self.learned: value}
+        return dataclasses.replace(self, **start)
+
+    @classmethod
+    def for_units(cls: type[FamilyT], units: int, quantile: float = 0.9, **options: Any) -> FamilyT:
+        """The family's member that starts at a width of `units`.
+
+        >>> Exponential.for_units(128).width(quantile=0.9)
+        128
+        """
+        check_units("units", units)
+        family = cls(**options)
+        return family.starting_at(family.value_inside(units, quantile))
+
+
+@dataclass(frozen=True)
+class Exponential(Importance):
+    """The paper's family: S(x) = e^(−rate·x). A unit counts for a fixed share of the one before it."""
+
+    learned = "rate"
+
+    rate: float = 0.01
+
+    def survival(self, x: Tensor, value: Tensor) -> Tensor:
+        """S(x) = e^(−rate·x)."""
+        return torch.exp(-value * x)
+
+    def inverse_survival(self, p: Tensor, value: Tensor) -> Tensor:
+        """X = −ln p / rate."""
+        return -torch.log(p) / value
+
+    def number_beyond(self, p: float, value: float) -> float:
+        """−ln p / rate."""
+        return -math.log(p) / value
+
+    def mass(self, index: Tensor, value: Tensor) -> Tensor:
+        """e^(−rate·j) · (1 − e^(−rate))."""
+        falling = -value
+        return torch.exp(falling * index) * -torch.expm1(falling)
+
+    def relative_mass(self, index: Tensor, value: Tensor) -> Tensor:
+        """e^(−rate·j)."""
+        return torch.exp(-index * value)
+
+
+@dataclass(frozen=True)
+class PowerLaw(Importance):
+    """A long tail: S(x) = (1 + x/x₀)^−(exponent − 1), with x₀ = 1 + saturation.
+
+    `saturation` (the paper's low-degree saturation) flattens the importance of the first units.
+    """
+
+    learned = "exponent"
+    lower = 1.0
+
+    exponent: float = 2.0
+    saturation: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_number("saturation", self.saturation, or_equal=True)
+
+    def survival(self, x: Tensor, value: Tensor) -> Tensor:
+        """S(x) = (1 + x/x₀)^−(exponent − 1)."""
+        return torch.exp((1 - value) * torch.log1p(x / (1 + self.saturation)))
+
+    def inverse_survival(self, p: Tensor, value: Tensor) -> Tensor:
+        """X = x₀ (p^(−1/(exponent − 1)) − 1)."""
+        return (1 + self.saturation) * torch.expm1(-torch.log(p) / (value - 1))
+
+    def number_beyond(self, p: float, value: float) -> float:
+        """x₀ (p^(−1/(exponent − 1)) − 1)."""
+        return (1 + self.saturation) * math.expm1(-math.log(p) / (value - 1))
+
+    def mass(self, index: Tensor, value: Tensor) -> Tensor:
+        """S(j) · (1 − ((x₀ + j)/(x₀ + j + 1))^(exponent − 1))."""
+        step = torch.log1p(1 / (1 + self.saturation + index))
+        return self.survival(index, value) * -torch.expm1((1 - value) * step)
+
+
+@dataclass(frozen=True)
+class Sigmoid(Importance):
+    """A plateau with an edge: all units up to `midpoint` count about the same, those beyond it little.
+
+    S(x) = softplus((midpoint − x)/steepness) / softplus(midpoint/steepness), whose slope is a sigmoid.
+    A network with this family cannot be cut for free: its last units count as much as its first.
+    """
+
+    learned = "midpoint"
+
+    midpoint: float = 128.0
+    steepness: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_number("steepness", self.steepness)
+
+    def survival(self, x: Tensor, value: Tensor) -> Tensor:
+        """S(x) = softplus((midpoint − x)/steepness) / softplus(midpoint/steepness)."""
+        return F.softplus((value - x) / self.steepness) / F.softplus(value / self.steepness)
+
+    def inverse_survival(self, p: Tensor, value: Tensor) -> Tensor:
+        """X = midpoint − steepness · softplus⁻¹(p · softplus(midpoint/steepness))."""
+        level = p * F.softplus(value / self.steepness)
+        return value - self.steepness * (level + torch.log(-torch.expm1(-level)))
+
+    def number_beyond(self, p: float, value: float) -> float:
+        """Midpoint − steepness · softplus⁻¹(p · softplus(midpoint/steepness))."""
+        scaled = value / self.steepness
+        level = p * (scaled + math.log1p(math.exp(-scaled)))
+        return value - self.steepness * (level + math.log(-math.expm1(-level)))
+
+    def mass(self, index: Tensor, value: Tensor) -> Tensor:
+        """log(1 + σ((midpoint − j − 1)/steepness) · (e^(1/steepness) − 1)) / softplus(midpoint/steepness)."""
+        if self.steepness < 0.1:  # e^(1/steepness) would overflow: split softplus into its bend and its straight part
+            above, below = (value - index) / self.steepness, (value - index - 1) / self.steepness
+            # Written out: at a whole midpoint, clamp would count the slope of both its edges.
+            straight = torch.where(above > 1 / self.steepness, 1 / self.steepness, torch.relu(above))
+            bend = torch.log1p(torch.exp(-above.abs())) - torch.log1p(torch.exp(-below.abs()))
+            return (straight + bend) / F.softplus(value / self.steepness)
+        inside = torch.sigmoid((value - index - 1) / self.steepness) * math.expm1(1 / self.steepness)
+        return torch.log1p(inside) / F.softplus(value / self.steepness)
+
+
+def round_up(soft_width: float) -> int:
+    """The number of units of a width before rounding; one that is whole but for rounding errors stays as it is.
+
+    >>> round_up(9.000000000000002), round_up(9.1), round_up(0.2)
+    (9, 10, 1)
+    """
+    return max(1, math.ceil(soft_width * (1 - 1e-12)))
+
+
+@functools.lru_cache(maxsize=4096)
+def _value_for(family: Importance, soft_width: float, quantile: float) -> float:
+    """Bisection on the logarithm of the value: S⁻¹ rises or falls with it, but never both."""
+    check_quantile(quantile)
+    if not (math.isfinite(soft_width) and soft_width > 0):
+        raise ArgumentError(f"a width must be a finite number above 0, got {soft_width}.")
+
+    def width_at(exponent: float) -> float:
+        return family.soft_width(quantile, family.lower + math.exp(exponent))
+
+    low, high = -30.0, 30.0
+    rising = width_at(1.0) > width_at(0.0)
+    for _ in range(80):
+        middle = (low + high) / 2
+        if (width_at(middle) < soft_width) == rising:
+            low = middle
+        else:
+            high = middle
+    value = family.lower + math.exp(high)
+    if not math.isclose(family.soft_width(quantile, value), soft_width, rel_tol=1e-6):
+        raise ArgumentError(
+            f"{family} has no {family.learned} that gives a width of {soft_width:g} at quantile {quantile:g}."
+        )
+    return value

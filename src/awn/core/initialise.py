@@ -1,0 +1,143 @@
+"""How units start: Kaiming+ for fresh layers, and three ways of drawing units that are added later.
+
+Kaiming+ keeps the variance of activations constant from layer to layer although units are scaled by their
+importance: Var[w] = gain² / Σ f², over the units that a weight reads; a weight that reads plain inputs has f = 1.
+The gain is √2 for the ReLU family, 1 for the tanh family. Biases of hidden layers start as torch's do, U(±1/√inputs).
+
+New units: `"rescaled"` draws them as a fresh network would; `"zero"` does too, but with outgoing weights of zero, so
+that growing does not change what the network computes; `"normal"` draws every weight from N(0, 1), as the paper does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from awn.core.axis import Axis
+from awn.core.count import active_shape, axes_by_tensor
+from awn.core.groups import WidthGroup
+from awn.errors import ArgumentError
+
+# Activations with a slope of about 1 on both sides of 0; the others pass the positive half only.
+_TANH_FAMILY = (nn.Tanh, nn.Sigmoid, nn.Softsign, nn.Hardtanh, nn.Hardsigmoid, nn.Identity, nn.SELU)
+
+GovernedAxes = Sequence[tuple[WidthGroup, Axis]]
+
+
+def gain_of(activation: nn.Module) -> float:
+    """The gain of Kaiming+ after an activation: √2 for the ReLU family, 1 for the tanh family.
+
+    >>> round(gain_of(nn.ReLU6()), 4), gain_of(nn.Tanh())
+    (1.4142, 1.0)
+    """
+    if isinstance(activation, nn.LeakyReLU):
+        return nn.init.calculate_gain("leaky_relu", activation.negative_slope)
+    # To torch, ReLU6 is a kind of Hardtanh.
+    like_tanh = isinstance(activation, _TANH_FAMILY) and not isinstance(activation, nn.ReLU6)
+    return 1.0 if like_tanh else math.sqrt(2)
+
+
+def kaiming_plus_(groups: Sequence[WidthGroup], generator: torch.Generator | None = None) -> None:
+    """Draw all active units of fresh layers anew; inert ones are zero.
+
+    >>> import awn
+    >>> model = awn.AdaptiveMLP(2, 2, hidden_layers=2)
+    >>> kaiming_plus_(awn.find_groups(model), generator=torch.Generator().manual_seed(0))
+    """
+    inputs = active_inputs(groups)
+    for tensor, axes in axes_by_tensor(groups).items():
+        if tensor.is_meta:  # a shape without numbers
+            continue
+        with torch.no_grad():
+            part = active_part(tensor.zero_(), axes)
+            part.copy_(_as_fresh(part, tensor, axes, inputs, generator))
+
+
+def kaiming_plus_deviation(weight: Tensor, axes: GovernedAxes) -> float:
+    """The deviation of a weight whose governed axes are `axes`."""
+    for group, axis in axes:
+        if axis.role == "consumer":
+            return group.width.gain / math.sqrt(_fan_in(weight, axis) * _sum_of_squares(group))
+    group, axis = axes[0]
+    return group.width.gain / math.sqrt(_fan_in(weight, axis))
+
+
+def draw_new_units(
+    tensor: Tensor,
+    axes: GovernedAxes,
+    first_new: Sequence[int],
+    inputs: Mapping[nn.Module, int],
+    generator: torch.Generator | None,
+) -> list[tuple[Tensor, Tensor]]:
+    """How the units of `tensor` start that are new: along each governed axis, those from `first_new` on.
+
+    Returns views of the tensor with the values that are to be put there, in order. The widths, and `inputs`, must
+    already be the new ones. Only active units are drawn, so that the random numbers do not depend on the capacity.
+    """
+    drawn = []
+    part = active_part(tensor, axes)
+    for (group, axis), first in zip(axes, first_new, strict=True):
+        new_entries = (group.width.units - first) * axis.repeat
+        if new_entries <= 0:
+            continue
+        new = part.narrow(axis.dim, first * axis.repeat, new_entries)
+        if group.width.new_units == "zero" and axis.role == "consumer":
+            values = torch.zeros_like(new)
+        elif group.width.new_units == "normal" and axis.fill is None:
+            values = _normal(new, generator)
+        else:
+            values = _as_fresh(new, tensor, axes, inputs, generator)
+        drawn.append((new, values))
+    return drawn
+
+
+def active_inputs(groups: Sequence[WidthGroup]) -> dict[nn.Module, int]:
+    """How many active inputs the units of each layer read."""
+    inputs = {}
+    for tensor, axes in axes_by_tensor(groups).items():
+        shape = active_shape(tensor, axes)
+        for _, axis in axes:
+            if axis.role == "producer" and tensor.dim() > 1:
+                inputs[axis.module] = math.prod(shape) // shape[axis.dim]
+    return inputs
+
+
+def active_part(tensor: Tensor, axes: GovernedAxes) -> Tensor:
+    """A view of the part of a tensor that belongs to active units."""
+    return tensor[tuple(slice(size) for size in active_shape(tensor, axes))]
+
+
+def _as_fresh(
+    part: Tensor,
+    tensor: Tensor,
+    axes: GovernedAxes,
+    inputs: Mapping[nn.Module, int],
+    generator: torch.Generator | None,
+) -> Tensor:
+    """Values for a part of a tensor as in a fresh network."""
+    axis = axes[0][1]
+    if axis.fill is not None:
+        return torch.full_like(part, axis.fill)
+    if tensor.dim() > 1:
+        return _normal(part, generator) * kaiming_plus_deviation(tensor, axes)
+    uniform = torch.rand(part.shape, dtype=part.dtype, device=part.device, generator=generator)
+    return (2 * uniform - 1) / math.sqrt(inputs[axis.module])
+
+
+def _fan_in(weight: Tensor, axis: Axis) -> float:
+    """How many entries an output reads, for a consumer a unit: the kernel's size times the repeat."""
+    if weight.dim() < 2 or axis.dim > 1:
+        raise ArgumentError(f"a weight of shape {tuple(weight.shape)} has no inputs and outputs to tell apart.")
+    kernel = weight[0, 0].numel()
+    return kernel * axis.repeat if axis.role == "consumer" else weight.shape[1 - axis.dim] * kernel
+
+
+def _sum_of_squares(group: WidthGroup) -> float:
+    return group.width.importance().detach().double().square().sum().item()
+
+
+def _normal(like: Tensor, generator: torch.Generator | None) -> Tensor:
+    return torch.randn(like.shape, dtype=like.dtype, device=like.device, generator=generator)

@@ -1,0 +1,86 @@
+"""Optimizers: whether one fits a model whose widths change."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeAlias
+
+from torch import Tensor, nn
+from torch.optim import LBFGS, Optimizer, Rprop
+
+from awn.core.groups import WidthGroup, tensor_names
+from awn.errors import ArgumentError, OptimizerError
+
+Optimizers: TypeAlias = Optimizer | Iterable[Optimizer] | None
+
+
+def list_optimizers(optimizer: Optimizers) -> list[Optimizer]:
+    """One optimizer, several, or None, as a list; those that cannot be resized are refused.
+
+    >>> list_optimizers(None)
+    []
+    """
+    if optimizer is None:
+        return []
+    optimizers = list(optimizer) if isinstance(optimizer, Iterable) else [optimizer]
+    for one in optimizers:
+        if not isinstance(one, Optimizer):
+            raise ArgumentError(f"optimizer must be a torch optimizer, several, or None; got {type(one).__name__}.")
+        if isinstance(one, Rprop):
+            raise OptimizerError("Rprop keeps a step size for every weight, which a new unit has not. Use Adam or SGD.")
+        if isinstance(one, LBFGS):
+            raise OptimizerError(
+                "LBFGS keeps the history of all parameters in one flat vector, so its state cannot follow a change of "
+                "width. Use Adam or SGD, or finalize the model and train on with LBFGS."
+            )
+    return optimizers
+
+
+def check_optimizers(model: nn.Module, tensors: Sequence[Tensor], optimizers: Sequence[Optimizer]) -> None:
+    """Every trained tensor must be in an optimizer, and every state must be one that can be resized."""
+    if not optimizers:
+        return
+    held = {parameter for optimizer in optimizers for group in optimizer.param_groups for parameter in group["params"]}
+    trained = [tensor for tensor in tensors if isinstance(tensor, nn.Parameter) and tensor.requires_grad]
+    missing = [tensor for tensor in trained if tensor not in held]
+    if missing:
+        raise OptimizerError(
+            f"The optimizer does not hold {tensor_names(model)[missing[0]]!r}; it was probably built before the layer "
+            "became adaptive, or before a state dict of another width was loaded. Build it afterwards, or load with "
+            "awn.load_state_dict_(model, state, optimizer). Where several optimizers share the model, pass them all."
+        )
+    for optimizer in optimizers:
+        for tensor in trained:
+            for key, value in optimizer.state.get(tensor, {}).items():
+                if not _can_follow(value, tensor):
+                    raise OptimizerError(
+                        f"{type(optimizer).__name__} keeps {key!r} for {tensor_names(model)[tensor]!r} in a form "
+                        f"that is neither a number nor of the parameter's shape {tuple(tensor.shape)}, so it cannot "
+                        "follow a change of width. Use an optimizer with state per weight, such as Adam or SGD."
+                    )
+
+
+def _can_follow(value: Any, parameter: Tensor) -> bool:
+    if isinstance(value, Tensor):
+        return value.shape == parameter.shape or value.dim() == 0
+    return value is None or isinstance(value, bool | int | float | str)
+
+
+def warn_of_decay(groups: Sequence[WidthGroup], optimizers: Sequence[Optimizer]) -> None:
+    """Weight decay takes log ν to 0, which is a width that nobody asked for; AdamW decays unless told otherwise."""
+    learned = {group.width.log_nu: group.name for group in groups}
+    decayed = [
+        learned[parameter]
+        for optimizer in optimizers
+        for options in optimizer.param_groups
+        if options.get("weight_decay")
+        for parameter in options["params"]
+        if parameter in learned
+    ]
+    if decayed:
+        warnings.warn(
+            f"the optimizer's weight decay pulls at the learned width of {', '.join(map(repr, decayed))}. "
+            "Leave it out: build the optimizer with awn.param_groups(model, lr, weight_decay=…).",
+            stacklevel=4,
+        )

@@ -1,0 +1,155 @@
+"""State dicts across widths: a model takes the widths of the state dict that it loads.
+
+`model.load_state_dict(state)` works whatever the widths of the two; an optimizer must then be built after loading.
+With one built before, `load_state_dict_` rewires it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from awn.core.count import axes_by_tensor
+from awn.core.groups import WIDTH_NAME, WidthGroup, find_groups, plain_name
+from awn.core.optimizers import Optimizers, list_optimizers
+from awn.core.resize import set_units_
+from awn.errors import CheckpointError
+from awn.parallel.unwrap import unwrapped
+
+
+def load_state_dict_(model: nn.Module, state: Mapping[str, Any], optimizer: Optimizers = None) -> None:
+    """Load a state dict of any widths into a model whose optimizer exists already, and rewire that.
+
+    Load the optimizer's own state dict afterwards, with `optimizer.load_state_dict`, as usual.
+
+    >>> import awn, torch
+    >>> wide, narrow = awn.AdaptiveMLP(2, 2), awn.AdaptiveMLP(2, 2, importance=awn.Exponential.for_units(8))
+    >>> optimizer = torch.optim.Adam(narrow.parameters())
+    >>> awn.load_state_dict_(narrow, wide.state_dict(), optimizer)
+    >>> awn.widths(narrow)
+    {'hidden.0': 231}
+    """
+    governed = {
+        tensor.data_ptr(): [axis.dim for _, axis in axes] for tensor, axes in axes_by_tensor(find_groups(model)).items()
+    }
+    own = {name: value for name, value in unwrapped(model).state_dict().items() if isinstance(value, Tensor)}
+    check_shapes(own, state, {name: governed.get(tensor.data_ptr(), []) for name, tensor in own.items()})
+    _take_widths_(model, state, "", list_optimizers(optimizer))
+    try:
+        unwrapped(model).load_state_dict(state)
+    except RuntimeError as error:
+        raise CheckpointError(f"the state dict does not belong to this {type(model).__name__}: {error}") from None
+
+
+def take_widths_(model: nn.Module, state: Mapping[str, Any], optimizer: Optimizers = None) -> None:
+    """Bring a model and its optimizer to the widths of a state dict, which something else loads afterwards.
+
+    >>> import awn
+    >>> wide, narrow = awn.AdaptiveMLP(2, 2), awn.AdaptiveMLP(2, 2, importance=awn.Exponential.for_units(8))
+    >>> take_widths_(narrow, wide.state_dict())
+    >>> awn.widths(narrow)
+    {'hidden.0': 231}
+    """
+    _take_widths_(model, state, "", list_optimizers(optimizer))
+
+
+def follow_state_dicts_(model: nn.Module) -> None:
+    """Have `model.load_state_dict` bring the model to the widths of what it loads."""
+    model.register_load_state_dict_pre_hook(_take_widths_on_load)
+
+
+def ignore_state_dicts_(model: nn.Module) -> None:
+    """Undo `follow_state_dicts_`, in every part of a model."""
+    for module in model.modules():
+        for key, hook in list(module._load_state_dict_pre_hooks.items()):
+            if getattr(hook, "hook", None) is _take_widths_on_load:  # torch keeps it in a wrapper
+                del module._load_state_dict_pre_hooks[key]
+
+
+def check_shapes(own: Mapping[str, Tensor], state: Mapping[str, Tensor], governed: Mapping[str, Sequence[int]]) -> None:
+    """The same tensors, of the same shapes but for `governed` dimensions; else an error before anything is loaded."""
+    strange = [*sorted(own.keys() - state.keys()), *sorted(set(_tensors(state)) - own.keys())]
+    if strange:
+        where = "missing from" if strange[0] in own else "unknown to the model but in"
+        raise CheckpointError(
+            f"the state dict belongs to another model: {plain_name(strange[0])!r} is {where} the state dict, "
+            f"one of {len(strange)} such entries. Nothing was loaded."
+        )
+    for name, tensor in own.items():
+        free, other = governed.get(name, []), state[name]
+        if not isinstance(other, Tensor):
+            raise CheckpointError(
+                f"{plain_name(name)!r} is no tensor in the state dict: it is damaged. Nothing was loaded."
+            )
+        here, there = ([size for dim, size in enumerate(t.shape) if dim not in free] for t in (tensor, other))
+        if here != there or tensor.dim() != other.dim():
+            raise CheckpointError(
+                f"{plain_name(name)!r} has shape {tuple(other.shape)} in the state dict, "
+                f"{tuple(tensor.shape)} in the model, which no change of width explains. Nothing was loaded."
+            )
+
+
+def _tensors(state: Mapping[str, Any]) -> Iterator[str]:
+    return (name for name, value in state.items() if isinstance(value, Tensor))
+
+
+def _take_widths_on_load(model: nn.Module, state: Mapping[str, Any], prefix: str, *_: Any) -> None:
+    _take_widths_(model, state, prefix, None)
+
+
+def _take_widths_(model: nn.Module, state: Mapping[str, Any], prefix: str, optimizers: Optimizers) -> None:
+    units: dict[str, int] = {}
+    capacities: dict[str, int] = {}
+    for group in find_groups(model):
+        key = f"{prefix}{group.name}.{WIDTH_NAME}._extra_state" if group.name else f"{prefix}{WIDTH_NAME}._extra_state"
+        if key not in state:
+            return  # not a state dict of this model: torch says which keys are missing
+        capacities[group.name] = _capacity(model, group, state, prefix)
+        units[group.name] = _units(group.name, state[key], capacities[group.name])
+    # A generator apart: what is drawn here is about to be overwritten, and must not use up the run's random numbers.
+    apart = torch.Generator(next(model.parameters()).device)
+    if units:
+        set_units_(model, units, optimizers, capacities=capacities, generator=apart)
+
+
+def _units(layer: str, extra_state: Any, capacity: int) -> int:
+    """The number of units that a width's extra state gives, which must be one that the tensors have room for."""
+    entries = extra_state.tolist() if isinstance(extra_state, Tensor) and extra_state.dim() == 1 else []
+    if len(entries) == 3:
+        units, quantile, amplitude = entries
+        if float(units).is_integer() and 1 <= units <= capacity and 0 < quantile < 1 and 0 < amplitude < math.inf:
+            return int(units)
+    found = f"{entries[0]:g} units at quantile {entries[1]:g}" if len(entries) == 3 else repr(extra_state)
+    raise CheckpointError(
+        f"the state dict is damaged: it gives layer {layer!r} {found}, where a number of units from 1 to "
+        f"{capacity}, for which its tensors have room, a quantile and an amplitude belong. Nothing was loaded."
+    )
+
+
+def _capacity(model: nn.Module, group: WidthGroup, state: Mapping[str, Any], prefix: str) -> int:
+    """The capacity of a group in a state dict, which all its tensors must agree on."""
+    model = unwrapped(model)
+    names = {tensor: name for name, tensor in [*model.named_parameters(), *model.named_buffers()]}
+    plain = {tensor: plain_name(name) for tensor, name in names.items()}
+    found: dict[int, str] = {}
+    for axis in group.axes:
+        tensor = state.get(prefix + names[axis.tensor])
+        if not isinstance(tensor, Tensor) or tensor.dim() != axis.tensor.dim():
+            raise CheckpointError(
+                f"the state dict has no fitting tensor for {plain[axis.tensor]!r}; "
+                "it belongs to another model. Nothing was loaded."
+            )
+        size = tensor.shape[axis.dim]
+        if size % axis.repeat == 0:
+            found.setdefault(size // axis.repeat, plain[axis.tensor])
+    if len(found) != 1:
+        raise CheckpointError(
+            f"the tensors of layer {group.name!r} disagree on its size in the state dict "
+            f"({', '.join(f'{name}: {size}' for size, name in found.items())}); it belongs to another model, or is "
+            "damaged. Nothing was loaded."
+        )
+    return next(iter(found))

@@ -1,0 +1,271 @@
+"""Width: a number of units that is learned."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, Literal, get_args
+
+import torch
+from torch import Tensor, nn
+
+from awn.basics.checks import check_number, check_quantile, check_units
+from awn.core.axis import Axis
+from awn.core.importance import Exponential, Importance, round_up
+from awn.errors import ArgumentError, CheckpointError, NonFiniteError
+
+NewUnits = Literal["normal", "rescaled", "zero"]
+
+# A soft width below this is one unit that has all the importance; the learned value need not run off further.
+_SMALLEST_SOFT_WIDTH = 0.1
+
+
+class Width(nn.Module):
+    """A layer's learned number of units: the width of an importance family at a quantile.
+
+    >>> width = Width(Exponential.for_units(128))
+    >>> width.units, width.capacity
+    (128, 128)
+
+    `block`: tensors are allocated for a `capacity` of units, rounded up to a multiple of it, so that most changes
+    of width replace no Parameter; the units beyond the width are inert. `block=1` gives exact shapes.
+    `new_units`: how units that are added start, see `awn.core.initialise`. `gain`: √2 after a ReLU, 1 after a tanh.
+    `amplitude` multiplies every importance; `even_amplitude` is the one at which they are 1 in the mean square.
+    """
+
+    log_nu: nn.Parameter
+    index: Tensor
+    active: Tensor
+
+    def __init__(
+        self,
+        importance: Importance | None = None,
+        *,
+        quantile: float = 0.9,
+        min_units: int = 1,
+        max_units: int | None = None,
+        block: int = 8,
+        new_units: NewUnits = "zero",
+        gain: float = math.sqrt(2),
+        amplitude: float = 1.0,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        family = Exponential() if importance is None else importance
+        if not isinstance(family, Importance):
+            raise ArgumentError(f"importance must be a family such as awn.Exponential(), got {importance!r}.")
+        check_quantile(quantile)
+        check_units("min_units", min_units)
+        check_units("block", block)
+        if max_units is not None:
+            check_units("max_units", max_units)
+            if max_units < min_units:
+                raise ArgumentError(f"max_units ({max_units}) is below min_units ({min_units}).")
+        if new_units not in get_args(NewUnits):
+            raise ArgumentError(f"new_units must be one of {', '.join(get_args(NewUnits))}; got {new_units!r}.")
+        check_number("gain", gain)
+        check_number("amplitude", amplitude)
+        self.family = family
+        self.quantile = quantile
+        self.min_units = min_units
+        self.max_units = max_units
+        self.block = block
+        self.new_units: NewUnits = new_units
+        self.gain = gain
+        self.amplitude = amplitude
+        #: Every tensor dimension that has this width; filled in by `awn.core.groups.connect_`.
+        self.axes: tuple[Axis, ...] = ()
+        #: Whether the next optimizer is yet to be checked: at first, and after changes without one at hand.
+        self.optimizer_may_be_stale = True
+
+        self.units, log_nu = self.settle(self._stored(family.start))
+        self.capacity = self.capacity_for(self.units)
+        # The logarithm, so that an optimizer's step changes ν by a share of itself, whatever its size.
+        self.log_nu = nn.Parameter(
+            torch.tensor(log_nu, device=device, dtype=at_least_single(dtype or torch.get_default_dtype()))
+        )
+        self.register_buffer("index", torch.empty(0, device=device), persistent=False)
+        self.register_buffer("active", torch.empty(0, device=device), persistent=False)
+        self.set_units(self.units, self.capacity)
+
+    @property
+    def nu(self) -> Tensor:
+        """ν, the family's learned value, as a tensor that gradients flow through."""
+        above = self.log_nu.exp()
+        return above + self.family.lower if self.family.lower else above
+
+    @property
+    def value(self) -> float:
+        """ν as a number."""
+        return self._value(self.log_nu.item())
+
+    def importance(self) -> Tensor:
+        """The importance of every slot of the capacity, exactly 0 for the inert ones.
+
+        >>> Width(Exponential.for_units(2, scale="unit"), block=4).importance()
+        tensor([1.0000, 0.2154, 0.0000, 0.0000], grad_fn=<MulBackward0>)
+        """
+        buffers: dict[str, Any] = self._buffers  # as attributes they would take as long to find as to use
+        importance: Tensor = self.family.importance(buffers["index"], self.nu) * buffers["active"]
+        return importance
+
+    def soft_units(self) -> Tensor:
+        """The width before it is rounded up, S⁻¹(1 − k): a tensor that gradients flow through."""
+        # In double precision: an exponent just above 1 has few digits left in single.
+        exact = torch.float64 if self.log_nu.device.type != "mps" else torch.float32
+        nu = self.log_nu.to(exact).exp() + self.family.lower
+        p = torch.tensor(1 - self.quantile, dtype=exact, device=nu.device)
+        return self.family.inverse_survival(p, nu).to(self.log_nu.dtype)
+
+    def settle(self, log_nu: float) -> tuple[int, float]:
+        """The number of units that a stored value asks for, and the value, brought back if it is past a bound.
+
+        >>> Width(max_units=100).settle(math.log(0.001))
+        (100, -3.77...)
+        """
+        value = self._value(log_nu)
+        soft = self.family.soft_width(self.quantile, value)
+        if math.isnan(soft):
+            raise NonFiniteError(f"ν = {value:g} gives no width")
+        lowest = max(self.min_units - 1.0, _SMALLEST_SOFT_WIDTH)
+        bounded = max(lowest, soft if self.max_units is None else min(soft, self.max_units))
+        if not math.isfinite(bounded):
+            raise NonFiniteError(f"ν = {value:g} gives no finite width")
+        if bounded != soft:
+            log_nu = self._stored(self.family.value_for(bounded, self.quantile))
+        return max(self.min_units, round_up(bounded)), log_nu
+
+    def move_(self, log_nu: float) -> None:
+        """Set the stored value of ν."""
+        with torch.no_grad():
+            self.log_nu.fill_(log_nu)
+
+    def move_to_(self, units: int) -> None:
+        """Set ν so that the next resize gives `units` units.
+
+        >>> width = Width(Exponential.for_units(128))
+        >>> width.move_to_(64)
+        >>> width.settle(width.log_nu.item())[0]
+        64
+        """
+        check_units("units", units)
+        self.move_(self._stored(self.family.value_inside(units, self.quantile)))
+
+    def hold_(self) -> None:
+        """Lower the quantile to what the present units hold, so that they are what ν asks for from now on."""
+        self.quantile = min(self.family.share(self.units - 0.5, self.value), math.nextafter(1.0, 0.0))
+        self.min_units = min(self.min_units, self.units)
+
+    def set_units(self, units: int, capacity: int) -> None:
+        """Record a width and a capacity. Only `awn.core.resize` calls it: the tensors must have that size."""
+        if self.index.numel() != capacity:
+            self.index = torch.arange(capacity, dtype=self.log_nu.dtype, device=self.log_nu.device)
+            self.active = torch.empty_like(self.index)
+        # In place: a compiled or data-parallel forward sees the new width without being rebuilt.
+        torch.lt(self.index, units, out=self.active)
+        self.active *= self.amplitude
+        self.units, self.capacity = units, capacity
+
+    def snapshot(self) -> tuple[int, int, Tensor, Tensor]:
+        """What `restore` needs to undo `set_units`."""
+        return self.units, self.capacity, self.index, self.active.clone()
+
+    def restore(self, snapshot: tuple[int, int, Tensor, Tensor]) -> None:
+        """Undo `set_units`."""
+        self.units, self.capacity, self.index, self.active = snapshot
+
+    def capacity_for(self, units: int) -> int:
+        """The capacity to allocate for a width: the next multiple of the block.
+
+        Wide layers round up to a sixteenth of their width, so that a unit costs the same at any width to add.
+
+        >>> Width(block=8).capacity_for(231), Width(block=1).capacity_for(231)
+        (232, 231)
+        """
+        step = self._allocation_step(units)
+        return math.ceil(units / step) * step
+
+    def fits(self, units: int) -> bool:
+        """Whether a width stays in the present capacity: not above it, and not more than two steps below."""
+        if units > self.capacity:
+            return False
+        # By the present capacity's step, and not the width's: where the step changes, a swing must not reallocate.
+        return self.capacity - units <= (0 if self.block == 1 else 2 * self._allocation_step(self.capacity))
+
+    def get_extra_state(self) -> Tensor:
+        """What a state dict must hold besides ν: the number of units, the quantile and the amplitude."""
+        return torch.tensor([float(self.units), self.quantile, self.amplitude], dtype=torch.float64)
+
+    def set_extra_state(self, state: Tensor) -> None:
+        """Take over the number of units, the quantile and the amplitude of a state dict."""
+        units, quantile, amplitude = state.tolist()
+        if units > self.capacity:
+            raise CheckpointError(
+                f"the state dict gives a layer {int(units)} units, but its tensors have room for {self.capacity}. "
+                "Load the whole model, with awn.load_state_dict_(model, state)."
+            )
+        self.quantile, self.amplitude = quantile, amplitude
+        self.set_units(int(units), self.capacity)
+
+    def extra_repr(self) -> str:
+        """What `print(model)` shows."""
+        now = f"{self.family.learned}={self.family.lower + math.exp(min(self.log_nu.item(), 700.0)):.4g}"
+        family = type(self.family).__name__
+        return f"units={self.units}, capacity={self.capacity}, quantile={self.quantile:g}, {family}, {now}"
+
+    def _stored(self, value: float) -> float:
+        return math.log(value - self.family.lower)
+
+    def _value(self, log_nu: float) -> float:
+        if not math.isfinite(log_nu):
+            raise NonFiniteError(f"ν is {log_nu}")
+        return self.family.lower + math.exp(min(log_nu, 700.0))  # e^710 is the first that a double cannot hold
+
+    def _allocation_step(self, units: int) -> int:
+        return self.block if self.block == 1 else self.block * max(1, units // (16 * self.block))
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Width:
+        """Move or cast, but keep single precision at least: half precision cannot count past 2048 units."""
+        before = self.log_nu.detach()
+        gradient = None if self.log_nu.grad is None else self.log_nu.grad.clone()
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        dtype = at_least_single(self.log_nu.dtype)
+        if self.log_nu.dtype != dtype:
+            self.log_nu.data = before.to(self.log_nu.device, dtype)
+            self.log_nu.grad = None if gradient is None else gradient.to(self.log_nu.device, dtype)
+        # Counted anew: what was moved may be rounded, or, from the meta device, empty.
+        self.index, self.active = self.index[:0], self.active[:0]
+        self.set_units(self.units, self.capacity)
+        return self
+
+
+def even_amplitude(family: Importance, units: int) -> float:
+    """The amplitude at which the importance of `units` units is 1 in the mean square.
+
+    Weights that read them may then stay as they were before there was any importance.
+
+    >>> round(even_amplitude(Exponential.for_units(128, scale="unit"), 128), 2)
+    2.14
+    """
+    value = torch.tensor(family.start, dtype=torch.float64)
+    importance = family.importance(torch.arange(units, dtype=torch.float64), value)
+    return importance.square().mean().rsqrt().item()
+
+
+def at_least_single(dtype: torch.dtype) -> torch.dtype:
+    """The dtype, or single precision if that has more digits."""
+    return torch.promote_types(dtype, torch.float32)
+
+
+def as_options(width: Width) -> dict[str, Any]:
+    """The keyword arguments that make a width like this one, apart from its importance family."""
+    return {
+        "quantile": width.quantile,
+        "min_units": width.min_units,
+        "max_units": width.max_units,
+        "block": width.block,
+        "new_units": width.new_units,
+        "gain": width.gain,
+        "amplitude": width.amplitude,
+    }

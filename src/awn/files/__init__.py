@@ -1,0 +1,1 @@
+"""Files on disk: model folders, run checkpoints, provenance. No pickle anywhere."""

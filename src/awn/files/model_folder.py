@@ -1,0 +1,241 @@
+"""Checkpoints: a model as a folder, a whole run as a file. Neither holds a pickle.
+
+The folder has `model.safetensors`, which is complete in itself, and `config.json`, its description for people to read.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+
+from awn._version import __version__
+from awn.core.axis import Axis
+from awn.core.groups import connect_, find_groups, is_width_entry, plain_name, require_groups
+from awn.core.importance import Exponential, Importance, PowerLaw, Sigmoid
+from awn.core.state import check_shapes, follow_state_dicts_, load_state_dict_
+from awn.core.width import Width, as_options
+from awn.errors import CheckpointError
+from awn.files.write import json_file, read_tensors, tensor_file, unfinished_name, write_files
+from awn.nn.mlp import AdaptiveMLP
+from awn.parallel.collectives import rank_of
+from awn.parallel.unwrap import unwrapped
+
+FORMAT = 1
+Config = dict[str, Any]
+
+
+def save(model: nn.Module, folder: str | Path) -> None:
+    """Write a model's weights, widths and settings to a folder, as config.json and model.safetensors.
+
+    A model in a DistributedDataParallel is written by rank 0, without the wrapper; other ranks do nothing.
+
+    >>> import awn, tempfile
+    >>> folder = tempfile.mkdtemp()
+    >>> awn.save(awn.AdaptiveMLP(2, 2), folder)
+    >>> awn.widths(awn.load(folder))
+    {'hidden.0': 231}
+    """
+    require_groups(model)
+    if rank_of(model) > 0:
+        return
+    model = unwrapped(model)
+    config = describe(model)
+    content = tensor_file(dict(model.state_dict()), config)
+    write_files({Path(folder) / "model.safetensors": content, Path(folder) / "config.json": json_file(config)})
+
+
+def load(folder: str | Path, model: nn.Module | None = None, *, families: Iterable[type[Importance]] = ()) -> nn.Module:
+    """The model of a folder that `save` wrote.
+
+    An `AdaptiveMLP` is built anew. For any other model pass one of the same architecture: it may be plain, with hidden
+    layers of any size; it is made adaptive, filled, and returned. `families` are importance families of your own.
+
+    >>> import awn, tempfile
+    >>> folder = tempfile.mkdtemp()
+    >>> awn.save(awn.AdaptiveMLP(2, 2, importance=awn.Exponential.for_units(20)), folder)
+    >>> awn.widths(awn.load(folder))
+    {'hidden.0': 20}
+    """
+    return rebuild(*read_model(folder), model, families=families)
+
+
+def read_model(folder: str | Path) -> tuple[dict[str, Tensor], Config]:
+    """The tensors and the description in a folder that `save` wrote."""
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise CheckpointError(f"there is no folder {folder}.")
+    tensors, config = read_tensors(folder / "model.safetensors")
+    _check_config(folder, config)
+    return tensors, config
+
+
+def rebuild(
+    tensors: Mapping[str, Tensor],
+    config: Config,
+    model: nn.Module | None = None,
+    *,
+    families: Iterable[type[Importance]] = (),
+) -> nn.Module:
+    """The model that has a description by `describe` and these tensors.
+
+    >>> import awn
+    >>> model = awn.AdaptiveMLP(2, 2)
+    >>> awn.widths(rebuild(model.state_dict(), describe(model)))
+    {'hidden.0': 231}
+    """
+    own: list[type[Importance]] = [Exponential, PowerLaw, Sigmoid, *families]
+    known = {family.__name__: family for family in own}
+    importances = [_family(group, known) for group in config["groups"]]
+    if model is None:
+        model = _build(config, tensors)
+    elif not find_groups(model):
+        _connect_as(model, config["groups"], tensors)
+    else:
+        _check_same_kind(model, config)
+    load_state_dict_(model, tensors)
+    groups = {group.name: group for group in find_groups(model)}
+    for described, importance in zip(config["groups"], importances, strict=True):
+        width = groups[described["name"]].width
+        width.family = importance
+        for name, value in described["width"].items():
+            setattr(width, name, value)
+        width.set_units(width.units, width.capacity)  # by its amplitude
+    return model
+
+
+def describe(model: nn.Module) -> Config:
+    """A model's widths and axes as data: what `save` writes beside the weights."""
+    model = unwrapped(model)
+    groups = require_groups(model)
+    paths = {module: path for path, module in model.named_modules()}
+    described: Config = {"type": type(model).__name__}
+    if isinstance(model, AdaptiveMLP):
+        if isinstance(model.options["activation"], nn.Module):
+            described["activation"] = repr(model.options["activation"])
+        described["options"] = {key: value for key, value in model.options.items() if not isinstance(value, nn.Module)}
+    return {
+        "format": FORMAT,
+        "awn": __version__,
+        "model": described,
+        "groups": [
+            {
+                "name": group.name,
+                "units": group.width.units,
+                "family": {
+                    "type": type(group.width.family).__name__,
+                    **dataclasses.asdict(group.width.family),
+                },
+                "width": as_options(group.width),
+                "axes": [_describe_axis(axis, paths) for axis in group.axes],
+            }
+            for group in groups
+        ],
+    }
+
+
+def _describe_axis(axis: Axis, paths: Mapping[nn.Module, str]) -> Config:
+    fields = {field.name: getattr(axis, field.name) for field in dataclasses.fields(axis)}
+    return {**fields, "module": paths[axis.module]}
+
+
+def _check_config(folder: Path, config: Any) -> None:
+    """The description in model.safetensors must be ours, and config.json must say the same."""
+    if not isinstance(config, dict) or config.get("format") != FORMAT or "groups" not in config:
+        raise CheckpointError(f"{folder} was not written by awn.save, or by a version that this one cannot read.")
+    readable = folder / "config.json"
+    # Where a save was stopped between its last two moves, both files are whole, and one has not its name yet.
+    if config in (_read_json(readable), _read_json(unfinished_name(readable))):
+        return
+    if _read_json(readable) is None:
+        raise CheckpointError(f"{readable} is missing or cannot be read as JSON. Save the model again, or restore it.")
+    raise CheckpointError(
+        f"{readable} differs from the description inside model.safetensors: one of the two was edited, or belongs "
+        "to another model. Save the model again, or restore the file."
+    )
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+
+
+def _build(config: Config, tensors: Mapping[str, Tensor]) -> AdaptiveMLP:
+    described = config["model"]
+    if described["type"] != AdaptiveMLP.__name__:
+        raise CheckpointError(f"the folder holds a {described['type']}; pass one to fill: awn.load(folder, model).")
+    if "activation" in described:
+        raise CheckpointError(
+            f"the network was built with an activation module, {described['activation']}, which is code and not in the "
+            "folder. Build an AdaptiveMLP with it and pass that: awn.load(folder, model)."
+        )
+    # Of one unit a layer: the state dict brings the widths.
+    model = AdaptiveMLP(**described["options"], importance=Exponential.for_units(1))
+    return model.to(next(tensor.dtype for name, tensor in tensors.items() if name.endswith("weight")))
+
+
+def _check_same_kind(model: nn.Module, config: Config) -> None:
+    """A model that is adaptive already must have the groups, and an AdaptiveMLP the options, of the saved one."""
+    here, there = ([group["name"] for group in each["groups"]] for each in (describe(model), config))
+    if here != there:
+        raise CheckpointError(
+            f"the model's learned widths are {here}, those in the folder {there}. Nothing was loaded."
+        )
+    saved = config["model"].get("options")
+    if isinstance(model, AdaptiveMLP) and saved is not None:
+        other = [name for name, value in saved.items() if model.options[name] != value]
+        if other:
+            raise CheckpointError(
+                f"the saved network has {other[0]}={saved[other[0]]!r}, the one passed {other[0]}="
+                f"{model.options[other[0]]!r}. Build it with the same options. Nothing was loaded."
+            )
+
+
+def _connect_as(model: nn.Module, groups: Sequence[Config], tensors: Mapping[str, Tensor]) -> None:
+    """Make a plain model adaptive as described; everything is looked up before the first change."""
+    modules = dict(model.named_modules())
+    connections = []
+    governed: dict[str, list[int]] = {}
+    for group in groups:
+        axes = []
+        for described in group["axes"]:
+            module, name = modules.get(described["module"]), f"{described['module']}.{described['name']}".lstrip(".")
+            if module is None or not isinstance(getattr(module, described["name"], None), Tensor):
+                raise CheckpointError(
+                    f"the model has no {name}, which the saved one had: it is of another architecture. "
+                    "It was left as it was."
+                )
+            axes.append(Axis(**{**described, "module": module}))
+            governed.setdefault(name, []).append(described["dim"])
+        size = axes[0].tensor.shape[axes[0].dim] // axes[0].repeat
+        like = axes[0].tensor
+        width = Width(Exponential.for_units(1), **group["width"], device=like.device, dtype=like.dtype)
+        width.set_units(size, size)
+        connections.append((width, axes))
+    # A tensor may have several names; and parametrizations of others, such as spectral norm, stay as they are.
+    held = model.state_dict(keep_vars=True)
+    dims = {id(held[name]): axes for name, axes in governed.items()}
+    governed = {name: dims[id(tensor)] for name, tensor in held.items() if id(tensor) in dims}
+    plain = {name: plain_name(name) for name in tensors if not is_width_entry(name)}
+    names = {name: short if short in governed else name for name, short in plain.items()}
+    check_shapes(held, {short: tensors[name] for name, short in names.items()}, governed)
+    for width, axes in connections:
+        connect_(width, axes)
+    follow_state_dicts_(model)
+
+
+def _family(group: Config, families: Mapping[str, type[Importance]]) -> Importance:
+    options = dict(group["family"])
+    name = options.pop("type")
+    if name not in families:
+        raise CheckpointError(
+            f"layer {group['name']!r} uses the importance family {name!r}, which awn does not have. "
+            f"If it is yours: awn.load(folder, families=[{name}])."
+        )
+    return families[name](**options)

@@ -1,0 +1,1 @@
+"""Callbacks for other libraries' trainers: Lightning and Hugging Face."""

@@ -1,0 +1,113 @@
+"""A callback that makes Hugging Face's Trainer learn widths."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import nn
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers.training_args import ParallelMode
+
+from awn.basics.checks import check_units
+from awn.core.groups import require_groups
+from awn.core.resize import resize_
+from awn.core.summary import widths
+from awn.errors import ArgumentError
+from awn.loss.budget import Budget
+from awn.loss.objective import Objective
+from awn.loss.prior import Prior
+from awn.loss.prior_gradient import Clock, add_prior_gradient_, check_clock, count_samples
+
+_DEFAULT_PRIOR = Prior()
+
+
+class AdaptiveWidthCallback(TrainerCallback):
+    """Adds the prior to what is trained, resizes the layers after every step of the optimizer, and logs their widths.
+
+    >>> import awn
+    >>> from transformers import GPT2Config, GPT2LMHeadModel
+    >>> model = GPT2LMHeadModel(GPT2Config(vocab_size=64, n_embd=16, n_layer=2, n_head=2))
+    >>> _ = awn.adapt_(model)
+    >>> awn.widths(model)
+    {'transformer.h.0.mlp.c_fc': 64, 'transformer.h.1.mlp.c_fc': 64}
+    >>> callback = AdaptiveWidthCallback(awn.Prior(weight_scale=1.0))    # then: Trainer(model, callbacks=[callback], …)
+
+    The loss that the Trainer shows is the model's own. The gradient of the prior and the budget is there before the
+    first batch of a step, and the batches' gradients are added to it, so that gradients may be accumulated, scaled and
+    clipped as usual. `n_samples` says over how many samples the loss of the whole training set is a mean: the rows of
+    the data set unless given; for a language model rather its tokens. `clock` says what an annealed prior counts.
+    `resize_every`: steps between two resizes, each of which an accelerator has to be waited for.
+    """
+
+    def __init__(
+        self,
+        prior: Prior = _DEFAULT_PRIOR,
+        budget: Budget | None = None,
+        *,
+        n_samples: int | None = None,
+        clock: Clock = "epochs",
+        resize_every: int = 1,
+    ) -> None:
+        check_clock(clock)
+        check_units("resize_every", resize_every)
+        self.prior = prior
+        self.budget = budget
+        self.n_samples = n_samples
+        self.clock = clock
+        self.resize_every = resize_every
+        self._samples = 0
+        self._terms: Objective | None = None
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Look whether there is something to learn, on one device, and count the samples."""
+        if args.parallel_mode != ParallelMode.NOT_PARALLEL or args.deepspeed or args.fsdp:
+            raise ArgumentError(
+                "AdaptiveWidthCallback trains on one device: with several, every process would draw its own new units. "
+                "Start one process, and let it see one device (CUDA_VISIBLE_DEVICES=0)."
+            )
+        require_groups(kwargs["model"])
+        self._samples = self.n_samples or count_samples(kwargs["train_dataloader"])
+
+    def on_step_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Add the gradient of the prior and the budget, to gradients that are still zero."""
+        optimizer = kwargs["optimizer"]
+        self._terms = add_prior_gradient_(
+            kwargs["model"],
+            optimizer,
+            n_samples=self._samples,
+            prior=self.prior,
+            budget=self.budget,
+            time=state.epoch if self.clock == "epochs" else state.global_step,
+            scaler=optimizer.scaler,  # of mixed precision: the Trainer unscales before it clips
+        )
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """Resize."""
+        if state.global_step % self.resize_every == 0:
+            resize_(kwargs["model"], kwargs["optimizer"])
+
+    def on_log(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: dict[str, float] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Add the widths and the prior's terms to what is logged."""
+        more = _as_logs(kwargs["model"], self._terms)
+        state.log_history[-1].update(more)
+        if logs is not None:
+            logs.update(more)
+
+
+def _as_logs(model: nn.Module, terms: Objective | None) -> dict[str, float]:
+    logs = {f"width/{layer}": float(units) for layer, units in widths(model).items()}
+    if terms is not None:
+        named = {"prior/weights": terms.weights, "prior/width": terms.width, "budget": terms.budget}
+        logs.update({name: term.item() for name, term in named.items()})
+    return logs

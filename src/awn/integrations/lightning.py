@@ -1,0 +1,180 @@
+"""Lightning: a callback that makes a Trainer learn widths."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import torch
+from torch.nn.parallel import DistributedDataParallel
+from torch.optim import Optimizer
+
+from awn.basics.checks import check_units
+from awn.core.groups import require_groups
+from awn.core.resize import resize_
+from awn.core.summary import widths
+from awn.errors import ArgumentError, MissingExtraError
+from awn.loss.budget import Budget
+from awn.loss.objective import Objective
+from awn.loss.prior import Prior, holds_weight_prior
+from awn.loss.prior_gradient import Clock, Scaler, add_prior_gradient_, check_clock, count_samples
+
+try:
+    from lightning.pytorch import Callback, LightningModule, Trainer
+    from lightning.pytorch.callbacks import StochasticWeightAveraging, WeightAveraging
+    from lightning.pytorch.plugins import MixedPrecision
+    from lightning.pytorch.strategies import DDPStrategy, ParallelStrategy
+except ImportError:
+    raise MissingExtraError('awn.lightning needs Lightning: pip install "awn[lightning]"') from None
+
+_DEFAULT_PRIOR = Prior()
+
+
+class AdaptiveWidth(Callback):
+    """Adds the prior to what is trained, resizes the layers after every step of the optimizer, and logs their widths.
+
+    Adapt the model in the LightningModule's `__init__`, so that `configure_optimizers` sees its learned widths:
+
+    >>> import awn, lightning.pytorch as pl
+    >>> from torch.nn.parallel import DistributedDataParallel
+    >>> class Classifier(pl.LightningModule):
+    ...     def __init__(self):
+    ...         super().__init__()
+    ...         self.network = nn.Sequential(nn.Linear(64, 100), nn.ReLU(), nn.Linear(100, 10))
+    ...         awn.adapt_(self.network)
+    ...     def training_step(self, batch):
+    ...         return nn.functional.cross_entropy(self.network(batch[0]), batch[1])
+    ...     def configure_optimizers(self):
+    ...         return torch.optim.Adam(awn.param_groups(self, lr=0.01))
+    >>> callback = AdaptiveWidth(prior=awn.Prior(weight_scale=1.0))   # then: pl.Trainer(callbacks=[callback])
+
+    The loss that Lightning shows is the one that `training_step` returns: a mean over the batch, and without
+    `awn.objective`, or the prior would count twice. The gradient of the prior and the budget is added right before the
+    optimizer's step, so gradients may be accumulated, scaled and clipped as usual. `n_samples` is the size of the
+    training set, which is asked of the data loader unless given. `clock` says what an annealed prior counts. New units
+    are drawn from `seed`; where the drawing stands goes into checkpoints. `resize_every`: steps between two resizes,
+    each of which an accelerator has to be waited for.
+
+    With `Trainer(strategy="ddp")` all ranks have the same widths and units. The prior's gradient is added to the mean
+    of the ranks' gradients, so that it counts once; `n_samples` is the size of the whole set.
+    """
+
+    def __init__(
+        self,
+        prior: Prior = _DEFAULT_PRIOR,
+        budget: Budget | None = None,
+        *,
+        n_samples: int | None = None,
+        clock: Clock = "epochs",
+        resize_every: int = 1,
+        seed: int = 0,
+    ) -> None:
+        super().__init__()
+        check_clock(clock)
+        check_units("resize_every", resize_every)
+        self.prior = prior
+        self.budget = budget
+        self.n_samples = n_samples
+        self.clock = clock
+        self.resize_every = resize_every
+        self.seed = seed
+        self._samples = 0
+        self._steps = 0
+        self._looked = False
+        self._terms: Objective | None = None
+        self._generator: torch.Generator | None = None
+        self._resumed_from: torch.Tensor | None = None
+
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Refuse ways of sharing the model, and copies of it, that a change of width cannot follow."""
+        if stage != "fit":
+            return
+        if isinstance(trainer.strategy, ParallelStrategy) and not isinstance(trainer.strategy, DDPStrategy):
+            raise ArgumentError(
+                f"AdaptiveWidth does not work with {type(trainer.strategy).__name__}: a model that is spread over the "
+                'processes cannot change its widths. Use Trainer(strategy="ddp"), or one device: Trainer(devices=1).'
+            )
+        for callback in trainer.callbacks:  # type: ignore[attr-defined]
+            if isinstance(callback, StochasticWeightAveraging | WeightAveraging):
+                raise ArgumentError(
+                    f"{type(callback).__name__} keeps a copy of the model whose widths do not follow. Average by "
+                    "torch.optim.swa_utils.AveragedModel, with awn.follow_widths_ before each update."
+                )
+
+    def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Look whether there is something to learn, now that the model is built and on its device."""
+        require_groups(pl_module)
+        parallel = trainer.model
+        if (
+            isinstance(parallel, DistributedDataParallel)
+            and parallel.static_graph
+            and not pl_module.automatic_optimization
+        ):
+            raise ArgumentError(
+                "with manual optimization Lightning sees to the first step of a static graph, and to that alone; a "
+                "change of width makes another graph. Leave static_graph=True out of the strategy."
+            )
+        self._generator = torch.Generator(pl_module.device).manual_seed(self.seed)
+        if self._resumed_from is not None:
+            self._generator.set_state(self._resumed_from)
+            self._resumed_from = None
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Count the samples, and the steps that a resumed run has made."""
+        self._samples = self.n_samples or count_samples(trainer.train_dataloader)
+        self._steps = trainer.global_step
+        self._looked = False
+
+    def on_before_backward(self, trainer: Trainer, pl_module: LightningModule, loss: torch.Tensor) -> None:
+        """Look, at the first loss, whether it has the prior already."""
+        if not self._looked and self.prior.weight_scale is not None and holds_weight_prior(loss):
+            warnings.warn(
+                "the loss of training_step has the prior of awn.objective, and AdaptiveWidth adds its own, so it "
+                "counts twice. Return the data's loss alone, such as F.cross_entropy(…).",
+                stacklevel=2,
+            )
+        self._looked = True
+
+    def on_before_optimizer_step(self, trainer: Trainer, pl_module: LightningModule, optimizer: Optimizer) -> None:
+        """Add the gradient of the prior and the budget; Lightning clips afterwards."""
+        self._terms = add_prior_gradient_(
+            pl_module,
+            optimizer,
+            n_samples=self._samples,
+            prior=self.prior,
+            budget=self.budget,
+            time=trainer.current_epoch if self.clock == "epochs" else trainer.global_step,
+            scaler=_scaler(trainer, optimizer),
+        )
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Resize and log, if the batch ended in a step."""
+        if trainer.global_step == self._steps:
+            return
+        # Several optimizers may step at once, and so past a multiple.
+        due = trainer.global_step // self.resize_every > self._steps // self.resize_every
+        self._steps = trainer.global_step
+        if due:
+            assert trainer.model is not None  # the module itself, or the DistributedDataParallel that it is trained in
+            resize_(trainer.model, trainer.optimizers, generator=self._generator)
+        pl_module.log_dict({f"width/{layer}": float(units) for layer, units in widths(pl_module).items()})
+        if self._terms is not None:
+            terms = self._terms
+            pl_module.log_dict({"prior/weights": terms.weights, "prior/width": terms.width, "budget": terms.budget})
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the drawing of new units stands."""
+        return {} if self._generator is None else {"generator": self._generator.get_state()}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on drawing new units from there."""
+        self._resumed_from = state_dict.get("generator")
+
+
+def _scaler(trainer: Trainer, optimizer: Optimizer) -> Scaler | None:
+    """The scaler of mixed precision, if the gradients are still scaled: fused optimizers unscale them in their step."""
+    if isinstance(trainer.precision_plugin, MixedPrecision) and getattr(optimizer, "_step_supports_amp_scaling", False):
+        return trainer.precision_plugin.scaler
+    return None

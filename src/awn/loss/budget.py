@@ -1,0 +1,103 @@
+"""Budget: a soft cap on what a network may cost."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+
+from awn.basics.checks import check_number, check_units
+from awn.core.count import axes_by_tensor
+from awn.core.groups import WidthGroup
+from awn.errors import ArgumentError
+
+
+@dataclass(frozen=True)
+class Budget:
+    """A soft cap on a network's units, parameters or FLOPs: exactly one of the three.
+
+    While the network costs more than the cap, the loss grows by `strength` for every time the cap that it is over.
+    FLOPs are those of the adaptive layers for one sample, two for each weight and position;
+    `positions` says at how many positions a layer's weight is used, e.g. `{"conv1": 28 * 28}`.
+
+    >>> import awn
+    >>> model = awn.AdaptiveMLP(2, 2, hidden_layers=2)
+    >>> Budget(units=300).penalty(model, awn.find_groups(model)).item()   # 462 units are 0.54 caps too many
+    0.539...
+    """
+
+    units: int | None = None
+    parameters: int | None = None
+    flops: float | None = None
+    strength: float = 1.0
+    positions: Mapping[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        caps = [cap for cap in (self.units, self.parameters, self.flops) if cap is not None]
+        if len(caps) != 1:
+            raise ArgumentError("a budget caps exactly one of units, parameters and flops.")
+        check_number("a budget's cap", caps[0])
+        check_number("strength", self.strength)
+        for layer, number in self.positions.items():
+            check_units(f"positions[{layer!r}]", number)
+
+    def penalty(self, model: nn.Module, groups: Sequence[WidthGroup]) -> Tensor:
+        """Strength · max(0, cost / cap − 1), with a gradient for every ν."""
+        if self.units is not None:
+            self._check_above(sum(group.width.min_units for group in groups), "units, the layers' min_units together")
+            over = torch.stack([_width(group) for group in groups]).sum() / self.units - 1
+        elif self.parameters is not None:
+            over = self._parameters(model, groups) / self.parameters - 1
+        else:
+            assert self.flops is not None
+            over = self._flops(model, groups) / self.flops - 1
+        return self.strength * torch.relu(over)  # no gradient at the cap itself
+
+    def _check_above(self, least: int, what: str) -> None:
+        """Refuse a cap that no width meets."""
+        cap = self.units if self.units is not None else self.parameters
+        assert cap is not None
+        if cap < least:
+            raise ArgumentError(f"a budget of {cap} cannot be met: the network always has {least} {what}.")
+
+    def _parameters(self, model: nn.Module, groups: Sequence[WidthGroup]) -> Tensor:
+        sizes = _sizes(groups)
+        own = {group.width.log_nu for group in groups}
+        fixed = sum(weight.numel() for weight in model.parameters() if weight not in sizes and weight not in own)
+        self._check_above(fixed, "parameters that no learned width governs")
+        return fixed + torch.stack([size for tensor, size in sizes.items() if isinstance(tensor, nn.Parameter)]).sum()
+
+    def _flops(self, model: nn.Module, groups: Sequence[WidthGroup]) -> Tensor:
+        paths = {module: path for path, module in model.named_modules()}
+        unknown = set(self.positions) - set(paths.values())
+        if unknown:
+            raise ArgumentError(f"positions names {sorted(unknown)[0]!r}, but the model has no such layer.")
+        owners = {axis.tensor: paths[axis.module] for group in groups for axis in group.axes}
+        return torch.stack(
+            [
+                2 * self.positions.get(owners[tensor], 1) * size
+                for tensor, size in _sizes(groups).items()
+                if tensor.dim() > 1
+            ]
+        ).sum()
+
+
+def _sizes(groups: Sequence[WidthGroup]) -> dict[Tensor, Tensor]:
+    """The number of active entries of every governed tensor, as a function of ν."""
+    sizes = {}
+    for tensor, axes in axes_by_tensor(groups).items():
+        free = math.prod(size for dim, size in enumerate(tensor.shape) if dim not in [axis.dim for _, axis in axes])
+        size = torch.tensor(float(free), device=tensor.device)
+        for group, axis in axes:
+            size = size * _width(group) * axis.repeat
+        sizes[tensor] = size
+    return sizes
+
+
+def _width(group: WidthGroup) -> Tensor:
+    """The present width, with the gradient of the width before rounding: the cap holds for what is built."""
+    soft = group.width.soft_units()
+    return soft + (group.width.units - soft).detach()

@@ -1,0 +1,65 @@
+"""Likelihoods: the data term of the objective, as the mean over the samples of −log p(y | x)."""
+
+from __future__ import annotations
+
+import math
+
+from torch import Tensor
+from torch.nn import functional as F
+
+from awn.basics.checks import check_number
+from awn.errors import ArgumentError
+
+
+def categorical(logits: Tensor, target: Tensor, sample_weight: Tensor | None = None) -> Tensor:
+    """One of several classes: logits [samples, classes], target [samples] of class numbers.
+
+    >>> import torch
+    >>> categorical(torch.tensor([[0.0, 0.0]]), torch.tensor([1]))
+    tensor(0.6931)
+    """
+    if sample_weight is None:
+        return F.cross_entropy(logits, target)
+    return _weighted(F.cross_entropy(logits, target, reduction="none"), sample_weight)
+
+
+def bernoulli(logits: Tensor, target: Tensor, sample_weight: Tensor | None = None) -> Tensor:
+    """Yes or no, for each output on its own: logits and targets in 0 … 1 of the same shape [samples, outputs].
+
+    >>> import torch
+    >>> bernoulli(torch.tensor([[0.0, 0.0]]), torch.tensor([[1.0, 0.0]]))
+    tensor(1.3863)
+    """
+    _check_same_shape(logits, target)
+    each = F.binary_cross_entropy_with_logits(logits, target, reduction="none")
+    return _weighted(each.reshape(len(each), -1).sum(1), sample_weight)
+
+
+def gaussian(mean: Tensor, target: Tensor, sample_weight: Tensor | None = None, *, deviation: float = 1.0) -> Tensor:
+    """Numbers with Gaussian noise of a given deviation: mean and target of the same shape [samples, outputs].
+
+    >>> import torch
+    >>> gaussian(torch.tensor([[0.0]]), torch.tensor([[2.0]]))
+    tensor(2.9189)
+    """
+    _check_same_shape(mean, target)
+    check_number("deviation", deviation)
+    each = F.mse_loss(mean, target, reduction="none") / (2 * deviation**2)
+    constant = math.log(deviation) + 0.5 * math.log(2 * math.pi)
+    return _weighted((each + constant).reshape(len(each), -1).sum(1), sample_weight)
+
+
+def _weighted(each: Tensor, sample_weight: Tensor | None) -> Tensor:
+    """The mean over the samples. Weights are those of a whole data set, with a mean of 1, so they are not renormed."""
+    if sample_weight is None:
+        return each.mean()
+    _check_same_shape(each, sample_weight, "loss of the samples", "sample_weight")
+    return (each * sample_weight).mean()
+
+
+def _check_same_shape(first: Tensor, second: Tensor, name: str = "prediction", other: str = "target") -> None:
+    if first.shape != second.shape:
+        raise ArgumentError(
+            f"the {name} has shape {tuple(first.shape)}, the {other} {tuple(second.shape)}; they must be the same: "
+            f"torch would otherwise pair every sample with every other. Reshape one, e.g. {other}[:, None]."
+        )

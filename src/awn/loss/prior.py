@@ -1,0 +1,220 @@
+"""Priors over the weights and the widths, and how the widths' prior may tighten over time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any, Literal, TypeVar, get_args
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from awn.basics.checks import check_number
+from awn.core.groups import WidthGroup, tensor_names
+from awn.core.importance import Importance
+from awn.errors import ArgumentError
+
+FamilyT = TypeVar("FamilyT", bound=Importance)
+Shape = Literal["linear", "geometric"]
+
+
+@dataclass(frozen=True)
+class Anneal:
+    """A deviation that goes from one value to another between two times, in steps or epochs as the caller counts.
+
+    Before `begin` there is no prior at all; after `finish` it stays at `end`.
+
+    >>> schedule = Anneal(start=1.0, end=0.1, begin=1000, finish=2500)
+    >>> schedule.at(500), schedule.at(1000), round(schedule.at(1750), 3), schedule.at(9999)
+    (None, 1.0, 0.55, 0.1)
+    """
+
+    start: float
+    end: float
+    begin: float
+    finish: float
+    shape: Shape = "linear"
+
+    def __post_init__(self) -> None:
+        for name in ("start", "end"):
+            check_number(name, getattr(self, name))
+        if not 0 <= self.begin < self.finish:
+            raise ArgumentError(f"begin ({self.begin}) must be at least 0 and before finish ({self.finish}).")
+        if self.shape not in get_args(Shape):
+            raise ArgumentError(f"shape must be 'linear' or 'geometric', got {self.shape!r}.")
+
+    def at(self, time: float) -> float | None:
+        """The deviation at a time, or None before it begins."""
+        if time < self.begin:
+            return None
+        done = min(1.0, (time - self.begin) / (self.finish - self.begin))
+        if self.shape == "geometric":
+            return self.start * math.pow(self.end / self.start, done)
+        return (1 - done) * self.start + done * self.end
+
+
+@dataclass(frozen=True)
+class Prior:
+    """What is believed before any data: small weights, and perhaps a width.
+
+    `weight_scale` is σ_θ, the deviation of every weight of the adaptive layers: a number; a number for each layer, by
+    patterns of the layers' names, of which the first that fits counts, None for a layer without; or None for no prior.
+    `width_mean` and `width_scale` are μ_λ and σ_λ, the mean and deviation of ν; None leaves the widths free. `folded`
+    makes the prior on ν a folded normal, the proper one for a value that stays above a bound.
+
+    >>> Prior(weight_scale={"hidden.*": 10.0, "output": 1.0}, width_mean=0.05, width_scale=Anneal(1.0, 0.1, 1000, 2500))
+    Prior(weight_scale={'hidden.*': 10.0, 'output': 1.0}, width_mean=0.05, ...)
+    """
+
+    weight_scale: float | Mapping[str, float | None] | None = 10.0
+    width_mean: float | None = None
+    width_scale: float | Anneal | None = None
+    folded: bool = False
+
+    def __post_init__(self) -> None:
+        scales = self.weight_scale if isinstance(self.weight_scale, Mapping) else {"weight_scale": self.weight_scale}
+        for name, scale in scales.items():
+            if scale is not None:
+                check_number(name, scale)
+        if (self.width_mean is None) != (self.width_scale is None):
+            raise ArgumentError(
+                "width_mean and width_scale go together: give both, or neither for an uninformative prior."
+            )
+        if self.width_mean is not None and not math.isfinite(self.width_mean):
+            raise ArgumentError(f"width_mean must be a finite number, got {self.width_mean}.")
+        if not isinstance(self.width_scale, Anneal | None):
+            check_number("width_scale", self.width_scale)
+
+    def draw(self, family: FamilyT, generator: torch.Generator | None = None) -> FamilyT:
+        """The family with its start drawn from the prior on ν.
+
+        >>> from awn import Exponential
+        >>> prior = Prior(width_mean=0.02, width_scale=0.005)
+        >>> prior.draw(Exponential(), generator=torch.Generator().manual_seed(0))
+        Exponential(scale='mass', rate=0.027...)
+        """
+        if self.width_mean is None or not isinstance(self.width_scale, float | int):
+            raise ArgumentError("a start can be drawn only from a prior with a width_mean and a fixed width_scale.")
+        drawn = self.width_mean + self.width_scale * torch.randn((), generator=generator, dtype=torch.float64).item()
+        above = abs(drawn - family.lower)  # folded at the bound: a value below it has no meaning
+        return family.starting_at(family.lower + max(above, 1e-6))
+
+    def width_term(self, groups: Sequence[WidthGroup], time: float | None) -> Tensor | None:
+        """Σ −log p(ν), up to a constant; None where the prior is uninformative."""
+        scale: float | None
+        if isinstance(self.width_scale, Anneal):
+            if time is None:
+                raise ArgumentError("this prior is annealed: tell objective() the time, e.g. time=epoch.")
+            scale = self.width_scale.at(time)
+        else:
+            scale = self.width_scale
+        if scale is None or self.width_mean is None:
+            return None
+        nu = torch.stack([group.width.nu for group in groups])
+        term = (nu - self.width_mean).square() / (2 * scale**2)
+        if self.folded:
+            lower = torch.tensor([group.width.family.lower for group in groups], dtype=nu.dtype, device=nu.device)
+            term = term - F.softplus(-2 * (self.width_mean - lower) * (nu - lower) / scale**2)
+        return term.sum()
+
+    def weight_term(self, model: nn.Module, groups: Sequence[WidthGroup], n_samples: int) -> WeightTerm:
+        """‖ρ‖² / (2 σ_θ² N) over the weights of active units."""
+        if self.weight_scale is None:
+            return WeightTerm({})
+        weights = list({id(weight): weight for group in groups for weight in group.weights()}.values())
+        if not isinstance(self.weight_scale, Mapping):
+            return WeightTerm({1 / (self.weight_scale**2 * n_samples): weights})
+        by_factor: dict[float, list[nn.Parameter]] = {}
+        for weight, scale in _scales(model, weights, self.weight_scale).items():
+            by_factor.setdefault(1 / (scale**2 * n_samples), []).append(weight)
+        return WeightTerm(by_factor)
+
+
+@dataclass(frozen=True)
+class WeightTerm:
+    """½ Σ factor · ‖weight‖², and its gradient, factor · weight, which is known without autograd.
+
+    Inert units hold zeros, so that whole tensors can be taken.
+    """
+
+    weights: Mapping[float, Sequence[nn.Parameter]]
+
+    def tensor(self) -> Tensor | None:
+        """The term as a tensor that gradients flow through; None if it has no weights."""
+        terms = [_ScaledSquares.apply(factor, *same) for factor, same in self.weights.items() if same]  # type: ignore[no-untyped-call]
+        total: Tensor | None = sum(terms[1:], start=terms[0]) if terms else None
+        return total
+
+    @torch.no_grad()
+    def add_gradient_(self) -> None:
+        """Add the gradient to that of the weights, in one pass over them, where autograd takes several."""
+        for factor, weights in self.weights.items():
+            trained: list[Tensor] = [weight for weight in weights if weight.requires_grad]
+            for weight in trained:
+                if weight.grad is None:  # the data say nothing about it
+                    weight.grad = torch.zeros_like(weight)
+            gradients = [weight.grad for weight in trained]
+            torch._foreach_add_(gradients, trained, alpha=factor)  # type: ignore[arg-type]
+
+
+class _ScaledSquares(torch.autograd.Function):
+    """½ factor · Σ ‖weight‖², with its gradient stated, not traced."""
+
+    @staticmethod
+    def forward(ctx: Any, factor: float, *weights: Tensor) -> Tensor:
+        ctx.factor = factor
+        ctx.save_for_backward(*weights)
+        half = weights[0].dtype in (torch.float16, torch.bfloat16)
+        norms = torch._foreach_norm(weights, dtype=torch.float32 if half else None)
+        scaled = torch.stack(norms) * math.sqrt(factor / 2)
+        return scaled.dot(scaled)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, *grad: Tensor) -> tuple[Any, ...]:
+        return (None, *torch._foreach_mul(ctx.saved_tensors, grad[0] * ctx.factor))
+
+
+def holds_weight_prior(loss: Tensor) -> bool:
+    """Whether a loss has a weights' prior among its terms, found in its autograd graph.
+
+    >>> weight = nn.Parameter(torch.ones(2))
+    >>> term = WeightTerm({0.1: [weight]}).tensor()
+    >>> holds_weight_prior(3 * (weight.sum() + term)), holds_weight_prior(weight.sum())
+    (True, False)
+    """
+    nodes, seen = [loss.grad_fn], set()
+    while nodes:
+        node = nodes.pop()
+        if node is None or node in seen:
+            continue
+        if node.name() == f"{_ScaledSquares.__name__}Backward":
+            return True
+        seen.add(node)
+        nodes += [following for following, _ in node.next_functions]
+    return False
+
+
+def _scales(
+    model: nn.Module, weights: Sequence[nn.Parameter], patterns: Mapping[str, float | None]
+) -> dict[nn.Parameter, float]:
+    """The scale of every weight that has one: that of the first pattern which matches its layer."""
+    names = tensor_names(model)
+    layers = {weight: names[weight].rpartition(".")[0] for weight in weights}
+    for pattern in patterns:
+        if not any(fnmatchcase(layer, pattern) for layer in layers.values()):
+            raise ArgumentError(f"weight_scale names {pattern!r}, which is none of {sorted(set(layers.values()))}.")
+    scales = {}
+    for weight, layer in layers.items():
+        matching = [scale for pattern, scale in patterns.items() if fnmatchcase(layer, pattern)]
+        if not matching:
+            raise ArgumentError(
+                f"weight_scale has no entry for layer {layer!r}; it has {', '.join(map(repr, patterns))}. "
+                "Add '*' for the rest."
+            )
+        if matching[0] is not None:
+            scales[weight] = matching[0]
+    return scales

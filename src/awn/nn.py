@@ -1,6 +1,0 @@
-"""Modules whose width is learned from the start; any other model becomes adaptive by `awn.adapt_`."""
-
-from awn.mlp import AdaptiveMLP
-from awn.rnn import AdaptiveRNN
-
-__all__ = ["AdaptiveMLP", "AdaptiveRNN"]

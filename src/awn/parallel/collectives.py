@@ -1,0 +1,130 @@
+"""Ranks: a model in a DistributedDataParallel keeps the same widths, and the same units, in every process.
+
+DDP averages the gradients, ν's among them, so every rank's ν asks for the same width. What is left to do between two
+steps: see that the ranks agree, give all of them the new units that rank 0 has drawn, and, where Parameters were
+replaced, have DDP reduce the new ones. A DDP that goes on with the old ones would leave gradients unreduced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from awn.errors import AwnError, RankError
+from awn.parallel.unwrap import parallel_of
+
+
+def rank_of(model: nn.Module) -> int:
+    """The number of this process among those that train the model together; 0 without a DistributedDataParallel.
+
+    >>> rank_of(nn.Linear(2, 2))
+    0
+    """
+    parallel = parallel_of(model)
+    return 0 if parallel is None else dist.get_rank(parallel.process_group)
+
+
+def ranks_of(model: nn.Module) -> int:
+    """How many processes train the model together; 1 without a DistributedDataParallel.
+
+    >>> ranks_of(nn.Linear(2, 2))
+    1
+    """
+    parallel = parallel_of(model)
+    return 1 if parallel is None else dist.get_world_size(parallel.process_group)
+
+
+def check_in_step(model: nn.Module, widths: Mapping[str, Sequence[int]]) -> None:
+    """Raise, on every rank, if the ranks do not say the same of the layers: present width, next one, next capacity.
+
+    One small collective, at every `resize_`: a look at changes alone would leave the other ranks waiting, if one rank
+    changed by itself.
+    """
+    parallel = parallel_of(model)
+    if parallel is None:
+        return
+    if parallel._join_config.enable:
+        raise RankError(
+            "widths cannot change inside DistributedDataParallel.join(): ranks that have run out of batches take no "
+            "part in it. Give every rank as many batches, with a DistributedSampler, and leave join() out."
+        )
+    own = torch.tensor(list(widths.values()), device=parallel.device)
+    every = [torch.empty_like(own) for _ in range(ranks_of(parallel))]
+    with reaching_all(parallel):
+        dist.all_gather(every, own, group=parallel.process_group)
+    if all(torch.equal(every[0], other) for other in every[1:]):
+        return
+    for rank, said in enumerate(every):
+        for layer, here, there in zip(widths, said.tolist(), every[0].tolist(), strict=True):
+            if here != there:
+                raise RankError(
+                    f"the ranks are out of step: layer {layer!r} has {here[0]} units and goes to {here[1]} on rank "
+                    f"{rank}, but {there[0]} and {there[1]} on rank 0, in a capacity of {here[2]} "
+                    f"and {there[2]}. Nothing was changed. Was the model, or its ν, "
+                    "changed on some ranks alone, or do their optimizers differ? Resume from a checkpoint on all ranks."
+                )
+
+
+def share_(model: nn.Module, tensors: Iterable[Tensor]) -> None:
+    """Give every rank the values that rank 0 has."""
+    parallel = parallel_of(model)
+    if parallel is not None:
+        first = dist.get_global_rank(parallel.process_group, 0)
+        with reaching_all(parallel):
+            for work in [dist.broadcast(t, first, group=parallel.process_group, async_op=True) for t in tensors]:
+                work.wait()
+
+
+def told(model: nn.Module, numbers: Callable[[], Sequence[float]], how_many: int) -> list[float]:
+    """Numbers that rank 0 works out, for all ranks.
+
+    >>> told(nn.Linear(2, 2), lambda: [0.5, 1.0], how_many=2)
+    [0.5, 1.0]
+    """
+    parallel = parallel_of(model)
+    if parallel is None:
+        return list(numbers())
+    found = numbers() if rank_of(parallel) == 0 else [0.0] * how_many
+    shared = torch.tensor(found, dtype=torch.float64, device=parallel.device)
+    share_(parallel, [shared])
+    heard: list[float] = shared.tolist()
+    return heard
+
+
+def average_(model: nn.Module, tensor: Tensor) -> Tensor:
+    """Put the mean over the ranks into a tensor; without a DistributedDataParallel it stays as it is."""
+    parallel = parallel_of(model)
+    if parallel is not None:
+        with reaching_all(parallel):
+            dist.all_reduce(tensor, group=parallel.process_group)
+        tensor /= ranks_of(parallel)
+    return tensor
+
+
+@contextmanager
+def reaching_all(model: nn.Module) -> Iterator[None]:
+    """Say what has become of the other ranks, where torch only says which connection was lost.
+
+    >>> with reaching_all(nn.Linear(2, 2)):     # alone: nothing to say
+    ...     pass
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        if parallel_of(model) is None or isinstance(error, AwnError) or not _is_of_the_network(error):
+            raise
+        raise RankError(
+            f"rank {rank_of(model)} of {ranks_of(model)} cannot reach the others: one of them has probably ended, and "
+            "its own message says why. Start the job again from the last checkpoint; the number of ranks may be "
+            f"another. Torch says: {str(error).splitlines()[0]}"
+        ) from error
+
+
+def _is_of_the_network(error: RuntimeError) -> bool:
+    """Whether torch's error is about the connection to other ranks, and not about the model that is trained."""
+    words = ("gloo/transport", "NCCL error", "Connection closed by peer", "Connection reset by peer")
+    return isinstance(error, dist.DistError) or any(word in str(error) for word in words)

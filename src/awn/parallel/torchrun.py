@@ -1,0 +1,78 @@
+"""Processes that torchrun starts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+import torch.distributed as dist
+
+
+@contextmanager
+def torchrun_group() -> Iterator[int]:
+    """Join the processes that torchrun has started, until the end of the block; gives this one's rank.
+
+    Without torchrun there is nobody to join, and the rank is 0.
+
+    >>> with torchrun_group() as rank:
+    ...     print(rank, several_ranks())
+    0 False
+    """
+    if not (dist.is_available() and dist.is_torchelastic_launched()):
+        yield 0
+        return
+    from torch.distributed.rendezvous import rendezvous
+
+    on_gpu = torch.cuda.is_available()
+    if on_gpu:
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    store, rank, ranks = next(rendezvous("env://"))
+    if os.environ.get("GROUP_WORLD_SIZE") == "1":
+        # torch keeps the addresses of processes that have ended, so those of each start lie apart. On several machines
+        # each counts its own starts.
+        store = dist.PrefixStore(f"start {times_restarted()}", store)  # type: ignore[attr-defined]
+    # Both, where there is a GPU: the model may be on the CPU all the same.
+    backend = "cpu:gloo,cuda:nccl" if on_gpu else "gloo"
+    dist.init_process_group(backend, store=store, rank=rank, world_size=ranks)
+    try:
+        yield dist.get_rank()
+    finally:
+        dist.destroy_process_group()
+
+
+def times_restarted() -> int:
+    """How often torchrun has started the processes again, after one of them had ended.
+
+    >>> times_restarted()
+    0
+    """
+    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
+
+
+def several_ranks() -> bool:
+    """Whether this process is one of several.
+
+    >>> several_ranks()
+    False
+    """
+    return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
+
+
+def is_first() -> bool:
+    """Whether this process is rank 0, or alone: the one that writes and speaks.
+
+    >>> is_first()
+    True
+    """
+    return not several_ranks() or dist.get_rank() == 0
+
+
+def wait_for_all() -> None:
+    """Go on when all processes have come here.
+
+    >>> wait_for_all()      # alone: at once
+    """
+    if several_ranks():
+        dist.barrier()

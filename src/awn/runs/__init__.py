@@ -1,0 +1,1 @@
+"""Many runs: worker processes on one machine, or a Ray cluster."""

@@ -1,0 +1,57 @@
+"""What a network's units do on data."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
+
+from awn.core.groups import WidthGroup, require_groups
+
+
+def activation_magnitudes(model: nn.Module, inputs: Tensor) -> dict[str, Tensor]:
+    """The mean size of every unit's activation over `inputs`, before it is scaled by its importance.
+
+    >>> import awn
+    >>> model = awn.AdaptiveMLP(2, 2)
+    >>> magnitudes = activation_magnitudes(model, torch.randn(10, 2))
+    >>> weakest = magnitudes["hidden.0"].argsort()[:100]
+    >>> awn.widths(awn.remove_units(model, {"hidden.0": weakest}))
+    {'hidden.0': 131}
+    """
+    return {name: activations.abs().mean(0) for name, activations in unit_activations(model, inputs).items()}
+
+
+def unit_activations(model: nn.Module, inputs: Tensor) -> dict[str, Tensor]:
+    """The activations of every layer's units over `inputs`, [positions, units], before they are scaled.
+
+    >>> import awn
+    >>> awn.unit_activations(awn.AdaptiveMLP(2, 2), torch.randn(10, 2))["hidden.0"].shape
+    torch.Size([10, 231])
+    """
+    found: dict[str, Tensor] = {}
+    hooks = [_note_inputs(group, found) for group in require_groups(model)]
+    modes = [(module, module.training) for module in model.modules()]
+    try:
+        with torch.no_grad():
+            model.eval()(inputs)
+    finally:
+        for module, training in modes:
+            module.training = training
+        for hook in hooks:
+            hook.remove()
+    return found
+
+
+def _note_inputs(group: WidthGroup, found: dict[str, Tensor]) -> RemovableHandle:
+    """Have what the first consumer of a group reads noted, whenever the model runs."""
+    axis = group.consumers[0]
+    # Where a consumer's input has the units: last for a linear layer, second for a convolution.
+    dim = -1 if axis.tensor.dim() == 2 else 1
+
+    def note(_: nn.Module, args: tuple[Tensor, ...]) -> None:
+        units_last = args[0].detach().movedim(dim, -1)
+        by_unit = units_last.unflatten(-1, (-1, axis.repeat)).movedim(-1, 0)
+        found[group.name] = by_unit.flatten(0, -2)[:, : group.width.units]
+
+    return axis.module.register_forward_pre_hook(note)

@@ -1,0 +1,68 @@
+"""Removal of arbitrary units from a trained network."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from numbers import Integral
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from awn.core.groups import WidthGroup, check_layers, require_groups
+from awn.errors import ArgumentError
+from awn.smaller.truncate import ModelT, _copy, _cut_
+
+
+def remove_units(
+    model: ModelT, units: Mapping[str, Sequence[int] | Tensor], *, calibrate: Iterable[Any] | None = None
+) -> ModelT:
+    """A copy without the given units, numbered from 0 in each layer; the others keep their importance.
+
+    The units that stay move up, and the weights that read them are scaled so that their importance at the
+    old place is kept: the copy computes what the model would with those units silent.
+
+    >>> import awn
+    >>> awn.widths(awn.remove_units(awn.AdaptiveMLP(2, 2), {"hidden.0": range(31)}))    # the most important first
+    {'hidden.0': 200}
+    """
+    smaller = _copy(model)
+    groups = {group.name: group for group in require_groups(smaller)}
+    check_layers(list(groups.values()), units)
+    kept = {name: _others(name, indices, groups[name].width.units) for name, indices in units.items()}
+    with torch.no_grad():
+        for name, stay in kept.items():
+            _move_up_(groups[name], stay)
+    return _cut_(smaller, {name: len(stay) for name, stay in kept.items()}, calibrate)
+
+
+def _others(name: str, indices: Sequence[int] | Tensor, units: int) -> list[int]:
+    """The units that stay."""
+    if not isinstance(indices, Iterable):
+        raise ArgumentError(f"the units to remove from {name!r} must be a list of their numbers, got {indices!r}.")
+    removed = indices.tolist() if isinstance(indices, Tensor) else list(indices)
+    for index in removed:
+        if isinstance(index, bool) or not isinstance(index, Integral):
+            raise ArgumentError(f"the units to remove from {name!r} must be given by their numbers, got {index!r}.")
+    if len(set(removed)) != len(removed):
+        raise ArgumentError(f"the units to remove from {name!r} name one twice.")
+    wrong = [index for index in removed if not 0 <= index < units]
+    if wrong:
+        raise ArgumentError(f"layer {name!r} has units 0 to {units - 1}; there is no unit {wrong[0]} to remove.")
+    if len(removed) == units:
+        raise ArgumentError(f"all {units} units of {name!r} would go; a layer needs at least one.")
+    return sorted(set(range(units)) - set(removed))
+
+
+def _move_up_(group: WidthGroup, stay: Sequence[int]) -> None:
+    """Put the units that stay first, and give those that read them the importance of the old places."""
+    importance = group.width.importance().double()
+    old = torch.tensor(stay, device=importance.device)
+    ratio = importance[old] / importance[: len(old)]
+    for axis in group.axes:
+        entries = (old[:, None] * axis.repeat + torch.arange(axis.repeat, device=old.device)).flatten()
+        moved = axis.tensor.index_select(axis.dim, entries)
+        if axis.role == "consumer":
+            shape = [-1 if dim == axis.dim else 1 for dim in range(moved.dim())]
+            moved *= ratio.repeat_interleave(axis.repeat).to(moved.dtype).view(shape)
+        axis.tensor.zero_().narrow(axis.dim, 0, len(entries)).copy_(moved)

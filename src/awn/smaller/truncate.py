@@ -1,0 +1,226 @@
+"""Shrink: cut a trained network at its tail, or remove any of its units.
+
+All functions here return a copy and leave the model as it was.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any, Literal, TypeVar, cast, get_args
+
+from torch import Tensor, nn
+from torch.optim.swa_utils import update_bn
+
+from awn.basics.checks import check_number, check_units
+from awn.core.count import count_parameters
+from awn.core.groups import WidthGroup, check_layers, require_groups
+from awn.core.importance import round_up
+from awn.core.resize import set_units_
+from awn.errors import ArgumentError, NonFiniteError
+from awn.parallel.unwrap import unwrapped
+
+ModelT = TypeVar("ModelT", bound=nn.Module)
+Scope = Literal["layer", "global"]
+Units = dict[str, int]
+
+
+def truncate(
+    model: ModelT,
+    *,
+    keep: float | None = None,
+    units: int | Mapping[str, int] | None = None,
+    max_params: int | None = None,
+    scope: Scope = "layer",
+    calibrate: Iterable[Any] | None = None,
+) -> ModelT:
+    """A copy without the least important units: those at the end of each layer.
+
+    Say how many to keep, one way: a fraction `keep`; a number of `units`, the same in each layer or by the layers'
+    names; or the largest network of at most `max_params` parameters. With `scope="layer"` every layer keeps the
+    same fraction; with `scope="global"` all layers are cut at one common quantile of their importance, and
+    `keep` and `units` speak of the total. What is left computes with the same importance as before, and may be
+    trained on: its quantile is lowered to what it now holds. `calibrate`, batches of inputs, re-estimates the
+    statistics of batch norms after the cut.
+
+    >>> import awn
+    >>> awn.widths(awn.truncate(awn.AdaptiveMLP(2, 2, hidden_layers=2), keep=0.7))
+    {'hidden.0': 162, 'hidden.1': 162}
+    >>> awn.widths(awn.truncate(awn.AdaptiveMLP(2, 2, hidden_layers=2), max_params=1000))
+    {'hidden.0': 28, 'hidden.1': 28}
+    """
+    if sum(choice is not None for choice in (keep, units, max_params)) != 1:
+        raise ArgumentError("say how far to truncate in exactly one way: keep=, units= or max_params=.")
+    ladder = _Ladder(require_groups(model), scope)
+    if keep is not None:
+        if not (isinstance(keep, Real) and 0 < keep <= 1):
+            raise ArgumentError(f"keep must be a fraction above 0 and at most 1, got {keep}.")
+        chosen = ladder.at(max(1, round(keep * ladder.top)))
+    elif isinstance(units, Mapping):
+        chosen = _named_units(ladder, units)
+    elif units is not None:
+        chosen = _plain_units(ladder, units)
+    else:
+        assert max_params is not None
+        chosen = _within_parameters(model, ladder, max_params)
+    return _cut(model, chosen, calibrate)
+
+
+def compress(
+    model: ModelT,
+    score: Callable[[ModelT], float],
+    *,
+    max_drop: float = 0.005,
+    scope: Scope = "global",
+    calibrate: Iterable[Any] | None = None,
+) -> ModelT:
+    """The smallest truncation whose score is at most `max_drop` below that of the model itself.
+
+    `score` takes a model and returns a number, more is better. Bisection: about log₂(units) evaluations; where the
+    score does not fall steadily, what is returned keeps its promise but may not be the very smallest.
+
+    >>> import awn
+    >>> model = awn.AdaptiveMLP(2, 2)
+    >>> small = awn.compress(model, score=lambda m: min(1.0, awn.widths(m)["hidden.0"] / 100))
+    >>> awn.widths(small)
+    {'hidden.0': 100}
+    """
+    check_number("max_drop", max_drop, or_equal=True)
+    batches = None if calibrate is None else list(calibrate)
+    ladder = _Ladder(require_groups(model), scope)
+    whole = _score(score, model)
+    lowest_allowed = whole - max_drop - 1e-9 * max(1.0, abs(whole))  # so that 0.8 may drop by 0.1 to 0.7
+    best = _cut(model, ladder.at(ladder.top), None)
+    low, high = 0, ladder.top  # the score is too low at `low`, or nothing is left there; at `high` it is good
+    while high - low > 1:
+        middle = (low + high) // 2
+        candidate = _cut(model, ladder.at(middle), batches)
+        if _score(score, candidate) >= lowest_allowed:
+            best, high = candidate, middle
+        else:
+            low = middle
+    return best
+
+
+@dataclass(frozen=True)
+class _Ladder:
+    """All ways to cut a model's layers at their tails together, from the smallest to the whole, by number of units."""
+
+    groups: Sequence[WidthGroup]
+    scope: Scope
+
+    def __post_init__(self) -> None:
+        if self.scope not in get_args(Scope):
+            raise ArgumentError(f"scope must be 'layer' or 'global', got {self.scope!r}.")
+
+    @property
+    def present(self) -> Units:
+        return {group.name: group.width.units for group in self.groups}
+
+    @property
+    def top(self) -> int:
+        """The rung of the whole model: the units of its widest layer, or of all layers together."""
+        return max(self.present.values()) if self.scope == "layer" else sum(self.present.values())
+
+    def at(self, rung: int) -> Units:
+        """The cut at a rung: each layer to the same fraction, or all to one quantile with `rung` units in total."""
+        if rung >= self.top:
+            return self.present
+        if self.scope == "layer":
+            return {name: max(1, round(units * rung / self.top)) for name, units in self.present.items()}
+        low, high = 0.0, 1.0
+        for _ in range(60):
+            middle = (low + high) / 2
+            if sum(self._at_quantile(middle).values()) <= rung:
+                low = middle
+            else:
+                high = middle
+        return self._at_quantile(low)
+
+    def _at_quantile(self, quantile: float) -> Units:
+        cut = {}
+        for group in self.groups:
+            soft = group.width.family.soft_width(quantile, group.width.value) if quantile > 0 else 0.0
+            cut[group.name] = round_up(min(soft, group.width.units))
+        return cut
+
+
+def _named_units(ladder: _Ladder, units: Mapping[str, int]) -> Units:
+    check_layers(ladder.groups, units)
+    for name, number in units.items():
+        check_units(f"units[{name!r}]", number)
+        if number > ladder.present[name]:
+            raise ArgumentError(
+                f"layer {name!r} has {ladder.present[name]} units, so it cannot be truncated to {number}."
+            )
+    return {**ladder.present, **units}
+
+
+def _plain_units(ladder: _Ladder, units: int) -> Units:
+    check_units("units", units)
+    if ladder.scope == "layer":
+        return {name: min(units, number) for name, number in ladder.present.items()}
+    if units < len(ladder.groups):
+        raise ArgumentError(
+            f"{units} units in total are fewer than the {len(ladder.groups)} layers that need one each."
+        )
+    return ladder.at(units)
+
+
+def _within_parameters(model: nn.Module, ladder: _Ladder, max_params: int) -> Units:
+    """The highest rung whose network has at most `max_params` parameters."""
+    check_units("max_params", max_params)
+
+    def parameters(rung: int) -> int:
+        return count_parameters(model, units=ladder.at(rung))
+
+    if parameters(1) > max_params:
+        raise ArgumentError(
+            f"max_params={max_params:,} cannot be met: with one unit a layer there are {parameters(1):,} parameters."
+        )
+    low, high = 1, ladder.top + 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if parameters(middle) <= max_params else (low, middle)
+    return ladder.at(low)
+
+
+def _cut(model: ModelT, units: Units, calibrate: Iterable[Any] | None) -> ModelT:
+    return _cut_(_copy(model), units, calibrate)
+
+
+def _copy(model: ModelT) -> ModelT:
+    """A copy that is by itself: a model in a DistributedDataParallel leaves that behind."""
+    require_groups(model)
+    return cast("ModelT", copy.deepcopy(unwrapped(model)))
+
+
+def _cut_(model: ModelT, units: Units, calibrate: Iterable[Any] | None) -> ModelT:
+    groups = require_groups(model)
+    present = {group.name: group.width.units for group in groups}
+    capacities = {group.name: group.width.capacity_for(units.get(group.name, present[group.name])) for group in groups}
+    set_units_(model, units, None, capacities=capacities)
+    for group in groups:
+        if group.width.units < present[group.name]:
+            group.width.hold_()
+    if calibrate is not None:
+        batches = list(calibrate)
+        if not batches:
+            raise ArgumentError("calibrate has no batches to re-estimate the batch norms from.")
+        update_bn(batches, model)
+    return model
+
+
+def _score(score: Callable[[ModelT], float], model: ModelT) -> float:
+    returned: Any = score(model)
+    if not isinstance(returned, Real | Tensor):
+        raise ArgumentError(f"score() must return a number, of which more is better; it returned {returned!r}.")
+    number = float(returned)
+    if not math.isfinite(number):
+        raise NonFiniteError(
+            f"score() returned {number} for a network of {count_parameters(model):,} parameters, not a finite number."
+        )
+    return number

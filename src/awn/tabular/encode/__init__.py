@@ -1,0 +1,1 @@
+"""Preprocessing: columns of a table become numbers."""

@@ -1,0 +1,243 @@
+"""What each column of a table holds, decided from its values and said in words."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+
+from awn.basics.names import listed, near
+from awn.errors import ArgumentError, TableError
+from awn.tabular.encode.values import (
+    BOOLEAN_PAIRS,
+    MISSING_WORDS,
+    booleans,
+    dates,
+    distinct,
+    is_plain_boolean,
+    is_plain_date,
+    is_plain_number,
+    numbers,
+    parse_dates,
+    parse_numbers,
+    refuse_word,
+    words,
+)
+from awn.tabular.read.names import check_names
+
+Kind = Literal["number", "boolean", "category", "date", "constant", "empty", "ignored"]
+USED = ("number", "boolean", "category", "date")
+
+_NEARLY_ALL = 0.95  # a column with this share of numbers is one of numbers, and the rest of it mistakes
+_DAYS = ("%Y/%m/%d", "%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y", "%m-%d-%Y", "%d-%m-%Y")
+_TIMES = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p")
+_FORMATS = ("ISO8601", *("".join(parts) for parts in itertools.product(_DAYS, _TIMES)))
+_CODE = re.compile(r"0\d+")  # 007 is a name, not a number
+_LIKE_A_DATE = re.compile(r"\d{1,4}[-/.]\d{1,2}([-/.]\d{1,4})?([ T].*)?")
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a table: what it holds, and a note where that does not go without saying.
+
+    Columns of the kinds "constant", "empty" and "ignored" are not used. `date_format` is how a date is written,
+    where the table holds it as text.
+    """
+
+    name: str
+    kind: Kind
+    note: str = ""
+    date_format: str | None = None
+
+    @property
+    def used(self) -> bool:
+        """Whether the column reaches the network.
+
+        >>> Column("id", "ignored").used
+        False
+        """
+        return self.kind in USED
+
+
+def decide_columns(
+    frame: pd.DataFrame, kinds: Mapping[str, Kind] | None = None, max_levels: int = 50
+) -> tuple[Column, ...]:
+    """Decide for each column what it holds; `kinds` states it for some, by name.
+
+    >>> for column in decide_columns(pd.DataFrame({"age": [31, 52], "job": ["cook", "smith"], "land": ["at", "at"]})):
+    ...     print(column.name, column.kind, column.note)
+    age number
+    job category
+    land constant dropped: it is 'at' in every row
+
+    Words are categories, unless nearly every row has its own: such text is refused.
+    """
+    names = [str(name) for name in frame.columns]
+    check_names(names, "The table")
+    frame = frame.set_axis(names, axis=1)
+    kinds = dict(kinds or {})
+    _check_kinds(kinds, names)
+    columns, text = [], []
+    for place, name in enumerate(names):
+        series = frame.iloc[:, place]
+        column = _stated(series, kinds[name]) if name in kinds else _decide(series, max_levels)
+        if column is None:
+            text.append(name)
+        else:
+            columns.append(column)
+    if text:
+        raise _text_error(frame, text)
+    if not any(column.used for column in columns):
+        why = "; ".join(f"{column.name!r} {column.note or 'is ignored'}" for column in columns[:5])
+        raise TableError(f"The table has no column that a network could learn from: {why or 'it has no features'}.")
+    return tuple(columns)
+
+
+def _check_kinds(kinds: Mapping[str, Kind], names: list[str]) -> None:
+    for name, kind in kinds.items():
+        if name not in names:
+            raise ArgumentError(f"kinds names {name!r}, but the table has no such column.{near(name, names)}")
+        if kind not in (*USED, "ignored"):
+            allowed = ", ".join(repr(one) for one in (*USED, "ignored"))
+            raise ArgumentError(f"kinds[{name!r}] must be one of {allowed}, got {kind!r}.")
+
+
+def _stated(series: pd.Series, kind: Kind) -> Column:
+    """The column as the user calls it, checked."""
+    name = str(series.name)
+    if kind == "ignored":
+        return Column(name, "ignored")
+    if not _levels(series)[0]:
+        return _empty(series)
+    if kind == "number":
+        numbers(series)
+    elif kind == "boolean":
+        booleans(series)
+    elif kind == "date":
+        date_format = None if is_plain_date(series) else _date_format(list(_levels(series)[0]))[0]
+        dates(series, date_format)
+        return Column(name, "date", date_format=date_format)
+    return Column(name, kind)
+
+
+def _decide(series: pd.Series, max_levels: int) -> Column | None:
+    """The column, or None where it holds text."""
+    name = str(series.name)
+    if pd.api.types.is_timedelta64_dtype(series.dtype):
+        raise TableError(f"Column {name!r} holds durations. Turn them into numbers, for example .dt.total_seconds().")
+    if is_plain_number(series):
+        return _decide_numbers(series)
+    if is_plain_boolean(series) or is_plain_date(series):
+        if series.isna().all():
+            return _empty(series)
+        if series.nunique(dropna=False) == 1:
+            return _constant(series, str(series.iloc[0]))
+        return Column(name, "boolean" if is_plain_boolean(series) else "date")
+    levels, missing = _levels(series)
+    if not levels:
+        return _empty(series)
+    if len(levels) == 1 and not missing:
+        return _constant(series, repr(next(iter(levels))))
+    note = ""
+    if not isinstance(series.dtype, pd.CategoricalDtype):  # who makes a column categorical means it
+        share = _share_of_numbers(levels)
+        if share >= _NEARLY_ALL and not any(map(_CODE.fullmatch, levels)):
+            return _decide_written_numbers(series, levels, share)
+        if any({word.lower() for word in levels} <= set(pair) for pair in BOOLEAN_PAIRS):
+            return Column(name, "boolean")
+        date_format, note = _date_format(list(levels))
+        if date_format:
+            return Column(name, "date", note, date_format)
+        note = f"words; {share:.0%} of the values are numbers" if 0 < share < 1 else ""
+    if len(levels) > max(max_levels, sum(levels.values()) / 2):
+        return None
+    note = f"{len(levels):,} levels: the rarest are grouped" if len(levels) > max_levels else note
+    return Column(name, "category", note)
+
+
+def _levels(series: pd.Series) -> tuple[Counter[str], int]:
+    """How often each word occurs, and how many values are missing."""
+    codes, found = distinct(series)
+    levels: Counter[str] = Counter()
+    for word, count in zip(found, np.bincount(codes % len(found), minlength=len(found)).tolist(), strict=True):
+        levels[word] += count
+    missing = levels.pop("")
+    return levels, missing
+
+
+def _share_of_numbers(levels: Counter[str]) -> float:
+    is_number = ~np.isnan(parse_numbers(list(levels)))
+    return float(np.array(list(levels.values()))[is_number].sum() / sum(levels.values()))
+
+
+def _decide_numbers(series: pd.Series) -> Column:
+    values = numbers(series)
+    missing = np.isnan(values)
+    if missing.all():
+        return _empty(series)
+    low, high = values[~missing].min(), values[~missing].max()
+    if low == high and not missing.any():
+        return _constant(series, f"{low:g}")
+    rows, note = len(values), ""
+    if rows >= 20 and rows - 1 <= high - low <= 2 * rows and not missing.any():
+        whole = (values % 1 == 0).all() and len(np.unique(values)) == rows
+        note = "has a whole number of its own in every row: leave it out if it only numbers them" if whole else ""
+    return Column(str(series.name), "number", note)
+
+
+def _decide_written_numbers(series: pd.Series, levels: Counter[str], share: float) -> Column:
+    """A column of numbers that the table holds as text, most often because of a word for missing values."""
+    if share < 1:
+        found = words(series)
+        wrong = {word for word, value in zip(levels, parse_numbers(list(levels)), strict=True) if np.isnan(value)}
+        rows = [row for row, word in enumerate(found) if word in wrong]
+        refuse_word(
+            series,
+            rows[0],
+            found[rows[0]],
+            len(rows),
+            "a number, as nearly all values of the column are",
+            "Correct it, or leave the cell empty if it is missing; if these are codes, state the kind 'category'.",
+        )
+    column = _decide_numbers(pd.Series(numbers(series), index=series.index, name=series.name))
+    written = {str(value).strip() for value in series.dropna().unique()}
+    markers = sorted(word for word in written if word.lower() in MISSING_WORDS)
+    if column.kind != "number" or not markers:
+        return column
+    return Column(column.name, "number", f"numbers; missing ones are written as {listed(markers)}")
+
+
+def _date_format(texts: list[str]) -> tuple[str | None, str]:
+    """The format in which every word is a date, and a note where another would do too."""
+    if not all(_LIKE_A_DATE.fullmatch(word) for word in texts):
+        return None, ""
+    fits = [one for one in _FORMATS if not np.isnat(parse_dates(texts[:100], one)).any()]
+    fits = [one for one in fits if not np.isnat(parse_dates(texts, one)).any()]
+    note = f"dates could also be read as {fits[1]}; they are read as {fits[0]}" if len(fits) > 1 else ""
+    return (fits[0], note) if fits else (None, "")
+
+
+def _empty(series: pd.Series) -> Column:
+    return Column(str(series.name), "empty", "dropped: every value is missing")
+
+
+def _constant(series: pd.Series, value: str) -> Column:
+    return Column(str(series.name), "constant", f"dropped: it is {value} in every row")
+
+
+def _text_error(frame: pd.DataFrame, text: list[str]) -> TableError:
+    series = frame[text[0]]
+    example = next(iter(_levels(series)[0]))
+    example = example if len(example) <= 40 else example[:40] + "…"
+    return TableError(
+        f"Column{'s' * (len(text) > 1)} {listed(text)} hold{'s' * (len(text) == 1)} text, nearly every row its own: "
+        f"{text[0]!r} has {series.nunique():,} values in {len(series):,} rows, such as {example!r}. A network cannot "
+        "use it. Ignore it (state the kind 'ignored'), or make numbers or a few categories of it first; "
+        "dates are read when written like 2024-01-31."
+    )

@@ -1,0 +1,103 @@
+"""Categories for a network: a number for each level, with rare and unseen levels as one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from sklearn.preprocessing import OneHotEncoder
+
+from awn.tabular.encode.values import distinct
+
+Codes = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class OneHot:
+    """At most `max_levels` levels a column: the most frequent ones, and one for all others; missing is a level too.
+
+    >>> land = pd.Series(["at", "at", "de", "de", "fr", "it"], name="land")
+    >>> encoding = OneHot.fit([land], max_levels=3)
+    >>> encoding.names(["land"])
+    ['land = at', 'land = de', 'land = (rare)']
+    >>> encoding.transform([pd.Series(["de", "it", "es"])])
+    array([[0., 1., 0.],
+           [0., 0., 1.],
+           [0., 0., 1.]], dtype=float32)
+
+    A level that was never seen counts as one of the others; where there are none, all numbers of the column are zero.
+    """
+
+    levels: tuple[tuple[str, ...], ...]  # of each column; '' is missing
+    encoder: OneHotEncoder  # of the levels' places, since scikit-learn is slow with words
+
+    @classmethod
+    def fit(cls, columns: Sequence[pd.Series], max_levels: int) -> OneHot:
+        """Learn the levels, and which of them are rare."""
+        levels = tuple(_levels(column) for column in columns)
+        return cls(levels, _encoder(max_levels).fit(_codes(columns, levels)))
+
+    def transform(self, columns: Sequence[pd.Series]) -> npt.NDArray[np.float32]:
+        """One number for each level, 1 for that of the row."""
+        return np.asarray(self.encoder.transform(_codes(columns, self.levels)), dtype=np.float32)
+
+    def names(self, columns: Sequence[str]) -> list[str]:
+        """The names of the numbers."""
+        names = []
+        for column, (levels, rare) in zip(columns, self._frequent_and_rare(), strict=True):
+            names += [f"{column} = {level}" if level else f"{column} is missing" for level in levels]
+            names += [f"{column} = (rare)"] if rare else []
+        return names
+
+    def to_json(self) -> list[dict[str, list[str]]]:
+        """The frequent and the rare levels of each column, as plain data."""
+        return [{"levels": levels, "rare": rare} for levels, rare in self._frequent_and_rare()]
+
+    @classmethod
+    def from_json(cls, data: list[dict[str, list[str]]], max_levels: int) -> OneHot:
+        """The same encoding again.
+
+        The encoder is fitted to a small table in which the rare levels occur once and the others twice, so that it
+        finds the same ones rare. This needs no attribute that scikit-learn keeps to itself.
+        """
+        levels = tuple((*column["levels"], *column["rare"]) for column in data)
+        columns = [
+            [*range(len(column["levels"])), *range(len(all_))] for column, all_ in zip(data, levels, strict=True)
+        ]
+        most = max(map(len, columns))
+        rows = [codes + codes[:1] * (most - len(codes)) for codes in columns]
+        return cls(levels, _encoder(max_levels).fit(np.array(rows, dtype=np.int64).T))
+
+    def _frequent_and_rare(self) -> list[tuple[list[str], list[str]]]:
+        found: list[Any] = self.encoder.infrequent_categories_
+        parts = []
+        for levels, places in zip(self.levels, found, strict=True):
+            rare = set() if places is None else {int(place) for place in places}
+            frequent = [level for place, level in enumerate(levels) if place not in rare]
+            parts.append((frequent, [levels[place] for place in sorted(rare)]))
+        return parts
+
+
+def _encoder(max_levels: int) -> OneHotEncoder:
+    return OneHotEncoder(
+        max_categories=max_levels, handle_unknown="infrequent_if_exist", sparse_output=False, dtype=np.float32
+    )
+
+
+def _levels(column: pd.Series) -> tuple[str, ...]:
+    codes, words = distinct(column)
+    return tuple(sorted({words[code] for code in np.unique(codes)}))
+
+
+def _codes(columns: Sequence[pd.Series], levels: Sequence[Sequence[str]]) -> Codes:
+    """Each value's place among the levels of its column, -1 where it was never seen: [rows, columns]."""
+    places = []
+    for column, known in zip(columns, levels, strict=True):
+        place = {level: number for number, level in enumerate(known)}
+        codes, words = distinct(column)
+        places.append(np.array([place.get(word, -1) for word in words], dtype=np.int64)[codes])
+    return np.column_stack(places)

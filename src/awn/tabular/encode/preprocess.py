@@ -1,0 +1,261 @@
+"""From a table to the numbers that a network reads, learned from the training rows alone."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from awn.basics.names import listed, near
+from awn.errors import ArgumentError, CheckpointError, TableError
+from awn.tabular.encode.columns import Column, Kind, decide_columns
+from awn.tabular.encode.dates import Calendar
+from awn.tabular.encode.onehot import OneHot
+from awn.tabular.encode.scaling import CLIP, Scaling
+from awn.tabular.encode.values import Floats, booleans, dates, numbers
+from awn.tabular.read.names import check_names
+
+FORMAT = 1
+_NUMERIC = ("number", "boolean", "date")
+
+
+@dataclass(frozen=True)
+class NumericPieces:
+    """What turns a table of numbers into a network's input, for a program that has neither pandas nor scikit-learn.
+
+    For the columns in this order, booleans as 0 and 1: put `medians` where a value is missing, subtract `means`, divide
+    by `scales`, cut at ±`clip`, and append 1 or 0 for missing or not of the columns numbered in `indicators`.
+    Do it in double precision.
+    """
+
+    columns: tuple[str, ...]
+    medians: Floats
+    means: Floats
+    scales: Floats
+    clip: float
+    indicators: npt.NDArray[np.intp]
+
+
+class Preprocessor:
+    """Learns from a table how to make numbers of it, and makes them of any table with the same columns.
+
+    >>> table = pd.DataFrame({"age": [20, 30, None], "job": ["cook", "smith", "cook"]})
+    >>> preprocessor = Preprocessor().fit(table)
+    >>> preprocessor.feature_names
+    ['age', 'age is missing', 'job = cook', 'job = smith']
+    >>> preprocessor.transform(pd.DataFrame({"job": ["cook", "baker"], "age": [20, 25]}))
+    array([[-1., 0., 1., 0.],
+           [ 0., 0., 0., 0.]], dtype=float32)
+
+    Numbers, booleans and dates come first, then a mark for each column that had missing values, then the categories.
+    `kinds` states what some columns hold, by name; a column with more than `max_levels` levels has its rarest grouped.
+    """
+
+    def __init__(self, *, kinds: Mapping[str, Kind] | None = None, max_levels: int = 50) -> None:
+        if isinstance(max_levels, bool) or not isinstance(max_levels, int) or max_levels < 2:
+            raise ArgumentError(f"max_levels must be a whole number of at least 2, got {max_levels!r}.")
+        self.kinds = dict(kinds or {})
+        self.max_levels = max_levels
+        self._columns: tuple[Column, ...] = ()
+        self._calendars: dict[str, Calendar] = {}
+        self._scaling: Scaling | None = None
+        self._onehot: OneHot | None = None
+
+    def fit(self, frame: pd.DataFrame) -> Preprocessor:
+        """Learn from the training rows, and return itself."""
+        frame = _named(frame)
+        if len(frame) < 2:
+            held = "1 row, and one sample is too little to learn from" if len(frame) else "no rows"
+            raise TableError(f"The table has {held}.")
+        columns = decide_columns(frame, self.kinds, self.max_levels)
+        calendars = {
+            column.name: Calendar.fit(dates(frame[column.name], column.date_format))
+            for column in columns
+            if column.kind == "date"
+        }
+        scaling = onehot = None
+        if any(column.kind in _NUMERIC for column in columns):
+            sizes = [len(_number_names(column, calendars)) for column in columns if column.kind in _NUMERIC]
+            first = [int(place) for place in np.cumsum([0, *sizes])[:-1]]  # one mark for a date, not one for each part
+            scaling = Scaling.fit(_number_matrix(frame, columns, calendars), first)
+        if any(column.kind == "category" for column in columns):
+            onehot = OneHot.fit(_categories(frame, columns), self.max_levels)
+        self._columns, self._calendars, self._scaling, self._onehot = columns, calendars, scaling, onehot
+        return self
+
+    def transform(self, frame: pd.DataFrame) -> npt.NDArray[np.float32]:
+        """The numbers of a table, [rows, features]. The order of its columns does not matter, others are left out."""
+        self._check_fitted()
+        frame = _named(frame)
+        self._check_columns(frame)
+        if frame.empty:
+            return np.empty((0, len(self.feature_names)), dtype=np.float32)
+        blocks = []
+        if self._scaling is not None:
+            blocks.append(
+                self._scaling.transform(_number_matrix(frame, self._columns, self._calendars)).astype(np.float32)
+            )
+        if self._onehot is not None:
+            blocks.append(self._onehot.transform(_categories(frame, self._columns)))
+        return np.hstack(blocks)
+
+    def select(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """The columns of the training table, in its order, and no others; those that are not used may be missing."""
+        self._check_fitted()
+        frame = _named(frame)
+        self._check_columns(frame)
+        return frame.reindex(columns=[column.name for column in self._columns])
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """What each column of the training table holds, the dropped ones among them."""
+        self._check_fitted()
+        return self._columns
+
+    @property
+    def notes(self) -> list[str]:
+        """What there is to say about columns, in words.
+
+        >>> Preprocessor().fit(pd.DataFrame({"age": [20, 30], "land": ["at", "at"]})).notes
+        ["'land': dropped: it is 'at' in every row"]
+        """
+        return [f"{column.name!r}: {column.note}" for column in self.columns if column.note]
+
+    @property
+    def feature_names(self) -> list[str]:
+        """The names of the numbers, one a feature."""
+        self._check_fitted()
+        numeric = [column for column in self._columns if column.kind in _NUMERIC]
+        names = [name for column in numeric for name in _number_names(column, self._calendars)]
+        if self._scaling is not None:
+            names += [f"{numeric[self._scaling.marked.index(place)].name} is missing" for place in self._scaling.marks]
+        if self._onehot is not None:
+            names += self._onehot.names(self.category_columns)
+        return names
+
+    @property
+    def category_columns(self) -> list[str]:
+        """The columns to read as text from a file: `read_table(path, as_text=preprocessor.category_columns)`.
+
+        >>> Preprocessor().fit(pd.DataFrame({"age": [20, 30], "job": ["cook", "smith"]})).category_columns
+        ['job']
+        """
+        self._check_fitted()
+        return [column.name for column in self._columns if column.kind == "category"]
+
+    def numeric_pieces(self) -> NumericPieces | None:
+        """The learned numbers of a table with none but numbers and booleans; None for any other.
+
+        >>> Preprocessor().fit(pd.DataFrame({"age": [20, 30, 40]})).numeric_pieces().means
+        array([30.])
+        """
+        self._check_fitted()
+        if self._onehot is not None or self._calendars or self._scaling is None:
+            return None
+        return NumericPieces(
+            columns=tuple(column.name for column in self._columns if column.used),
+            medians=self._scaling.imputer.statistics_.copy(),
+            means=self._scaling.scaler.mean_.copy(),
+            scales=self._scaling.scaler.scale_.copy(),
+            clip=CLIP,
+            indicators=np.array(self._scaling.marks, dtype=np.intp),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """All that was learned, as plain data for a JSON file."""
+        self._check_fitted()
+        return {
+            "format": FORMAT,
+            "kinds": dict(self.kinds),
+            "max_levels": self.max_levels,
+            "columns": [dataclasses.asdict(column) for column in self._columns],
+            "dates": {name: dataclasses.asdict(calendar) for name, calendar in self._calendars.items()},
+            "numbers": self._scaling and self._scaling.to_json(),
+            "categories": self._onehot and self._onehot.to_json(),
+        }
+
+    @classmethod
+    def from_json(cls, data: Any) -> Preprocessor:
+        """The preprocessor again, equal to the last bit.
+
+        >>> fitted = Preprocessor().fit(pd.DataFrame({"age": [20, 30, 40]}))
+        >>> Preprocessor.from_json(fitted.to_json()).feature_names
+        ['age']
+        """
+        if not isinstance(data, dict) or data.get("format") != FORMAT:
+            held = data.get("format") if isinstance(data, dict) else type(data).__name__
+            raise CheckpointError(
+                f"this is no preprocessing of format {FORMAT}, which this version of awn reads: {held!r}."
+            )
+        try:
+            one = cls(kinds=data["kinds"], max_levels=data["max_levels"])
+            one._columns = tuple(Column(**column) for column in data["columns"])
+            one._calendars = {
+                name: Calendar(calendar["first"], tuple(calendar["parts"])) for name, calendar in data["dates"].items()
+            }
+            one._scaling = None if data["numbers"] is None else Scaling.from_json(data["numbers"])
+            if data["categories"] is not None:
+                one._onehot = OneHot.from_json(data["categories"], one.max_levels)
+            one._check_restored()
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+            raise CheckpointError(
+                f"the preprocessing is damaged or was edited: {error!r}. Use the file as saved."
+            ) from None
+        return one
+
+    def _check_fitted(self) -> None:
+        if not self._columns:
+            raise ArgumentError("this preprocessor has learned nothing yet: call fit(frame) first.")
+
+    def _check_columns(self, frame: pd.DataFrame) -> None:
+        names = list(frame.columns)
+        missing = [column.name for column in self._columns if column.used and column.name not in frame]
+        if missing:
+            others = [name for name in names if name not in {column.name for column in self._columns}]
+            raise TableError(
+                f"The table has no column {listed(missing)}, but the preprocessing was learned with it."
+                f"{near(missing[0], others)} It has {listed(names) or 'no columns'}."
+            )
+
+    def _check_restored(self) -> None:
+        """Refuse parts that do not belong together."""
+        sizes = [len(_number_names(column, self._calendars)) for column in self._columns if column.kind in _NUMERIC]
+        pieces = [] if self._scaling is None else self._scaling.scaler.mean_
+        levels = [] if self._onehot is None else self._onehot.levels
+        if not self._columns or sum(sizes) != len(pieces) or len(self.category_columns) != len(levels):
+            raise ValueError(f"{len(pieces)} numbers and {len(levels)} categories for the columns {self._columns}")
+
+
+def _named(frame: pd.DataFrame) -> pd.DataFrame:
+    """The table with strings as column names, each once."""
+    if not isinstance(frame, pd.DataFrame):
+        raise ArgumentError(f"a table must be a pandas DataFrame, got {type(frame).__name__}.")
+    names = [str(name) for name in frame.columns]
+    check_names(names, "The table")
+    return frame.set_axis(names, axis=1)
+
+
+def _number_names(column: Column, calendars: Mapping[str, Calendar]) -> list[str]:
+    return calendars[column.name].names(column.name) if column.kind == "date" else [column.name]
+
+
+def _number_matrix(frame: pd.DataFrame, columns: tuple[Column, ...], calendars: Mapping[str, Calendar]) -> Floats:
+    """The numbers, booleans and dates of a table, NaN where missing."""
+    blocks: list[Floats] = []
+    for column in columns:
+        if column.kind == "number":
+            blocks.append(numbers(frame[column.name]))
+        elif column.kind == "boolean":
+            blocks.append(booleans(frame[column.name]))
+        elif column.kind == "date":
+            blocks.append(calendars[column.name].numbers(dates(frame[column.name], column.date_format)))
+    return np.column_stack(blocks)
+
+
+def _categories(frame: pd.DataFrame, columns: tuple[Column, ...]) -> list[pd.Series]:
+    return [frame[column.name] for column in columns if column.kind == "category"]

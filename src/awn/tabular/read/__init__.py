@@ -1,0 +1,1 @@
+"""Reading tables: delimited text, Parquet, the target column."""

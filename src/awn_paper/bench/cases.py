@@ -1,0 +1,185 @@
+"""The networks that steps and their memory are measured on: each with fixed widths, and with learned ones."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.optim import Optimizer
+
+from awn.core.axes import consumed_by, normalised_by, produced_by
+from awn.core.axis import Axis
+from awn.core.groups import connect_, find_groups
+from awn.core.importance import Exponential
+from awn.core.resize import resize_
+from awn.core.width import Width
+from awn.loss.objective import objective
+from awn.nn.mlp import AdaptiveMLP
+from awn_paper.bench.timing import Work
+
+# Small enough that no width changes by itself while it is timed.
+_LEARNING_RATE = 1e-6
+
+
+@dataclass(frozen=True)
+class Case:
+    """A network with fixed widths, the same with learned ones, and a batch for them."""
+
+    name: str
+    fixed: Callable[[], nn.Module]
+    adaptive: Callable[[], nn.Module]
+    inputs: Sequence[int]
+    classes: int
+
+    def batch(self) -> tuple[Tensor, Tensor]:
+        """Inputs, and a class for each prediction."""
+        torch.manual_seed(0)
+        x = torch.randn(*self.inputs)
+        with torch.no_grad():
+            predictions = self.fixed()(x).shape[:-1]
+        return x, torch.randint(self.classes, predictions)
+
+
+def adam(model: nn.Module) -> Optimizer:
+    """Fused Adam, for both kinds of network."""
+    return torch.optim.Adam(model.parameters(), lr=_LEARNING_RATE, fused=True)
+
+
+def fixed_step(model: nn.Module, optimizer: Optimizer, x: Tensor, y: Tensor) -> Work:
+    """A step of plain PyTorch."""
+
+    def step() -> None:
+        loss = _loss(model, x, y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    return step
+
+
+def adaptive_step(model: nn.Module, optimizer: Optimizer, x: Tensor, y: Tensor, *, changing: bool = False) -> Work:
+    """The same with learned widths: the default prior, and a look at the widths, which all change if `changing`."""
+    widths = [group.width for group in find_groups(model)]
+    turns = itertools.cycle([[_asks_for(width, width.units - less) for width in widths] for less in (1, 0)])
+
+    def step() -> None:
+        loss = objective(_loss(model, x, y), model, n_samples=10_000)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        if changing:
+            for width, log_nu in zip(widths, next(turns), strict=True):
+                width.move_(log_nu)
+        if bool(resize_(model, optimizer)) != changing:
+            raise AssertionError("the widths did not do what is to be measured")
+
+    return step
+
+
+def _asks_for(width: Width, units: int) -> float:
+    before = width.log_nu.item()
+    width.move_to_(units)
+    asked = width.log_nu.item()
+    width.move_(before)
+    return asked
+
+
+def _loss(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+    return F.cross_entropy(model(x).flatten(0, -2), y.flatten())
+
+
+def mlp(sizes: Sequence[int], activation: type[nn.Module] = nn.ReLU) -> nn.Module:
+    """Linear layers with an activation between them."""
+    layers: list[nn.Module] = []
+    for inside, outside in itertools.pairwise(sizes):
+        layers += [nn.Linear(inside, outside), activation()]
+    return nn.Sequential(*layers[:-1])
+
+
+def adaptive_mlp(sizes: Sequence[int]) -> nn.Module:
+    """The same with learned widths, with the defaults of awn."""
+    families = [Exponential.for_units(units) for units in sizes[1:-1]]
+    return AdaptiveMLP(sizes[0], sizes[-1], hidden_layers=len(families), importance=families)
+
+
+def transformer_layer(width: int, hidden: int) -> nn.TransformerEncoderLayer:
+    """One layer of a Transformer, without dropout."""
+    return nn.TransformerEncoderLayer(width, nhead=8, dim_feedforward=hidden, dropout=0.0, batch_first=True)
+
+
+def adaptive_transformer_layer(width: int, hidden: int) -> nn.Module:
+    """The same, with a feed-forward network of a learned width."""
+    layer = transformer_layer(width, hidden)
+    learned = Width(Exponential.for_units(hidden, scale="unit"))
+    connect_(learned, [*produced_by(layer.linear1), *consumed_by(layer.linear2)])
+    return layer
+
+
+class Block(nn.Module):
+    """A residual block of two convolutions."""
+
+    def __init__(self, inside: int, outside: int) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(inside, outside, 3, stride=outside // inside, padding=1, bias=False)
+        self.first_norm = nn.BatchNorm2d(outside)
+        self.second = nn.Conv2d(outside, outside, 3, padding=1, bias=False)
+        self.second_norm = nn.BatchNorm2d(outside)
+        skip: Any = nn.Conv2d(inside, outside, 1, stride=2, bias=False) if outside != inside else nn.Identity()
+        self.skip = skip
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[samples, inside, height, width] → [samples, outside, …]."""
+        h = torch.relu(self.first_norm(self.first(x)))
+        return torch.relu(self.second_norm(self.second(h)) + self.skip(x))
+
+
+def resnet(blocks: int = 3, channels: Sequence[int] = (16, 32, 64)) -> nn.Sequential:
+    """ResNet-20 with three blocks at each of three sizes."""
+    layers: list[nn.Module] = [nn.Conv2d(3, channels[0], 3, padding=1, bias=False), nn.BatchNorm2d(channels[0])]
+    for inside, outside in itertools.pairwise([channels[0], *channels]):
+        layers += [Block(inside if number == 0 else outside, outside) for number in range(blocks)]
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels[-1], 10))
+
+
+def adaptive_resnet(blocks: int = 3, channels: Sequence[int] = (16, 32, 64)) -> nn.Module:
+    """The same, with a learned number of channels inside each block."""
+    model = resnet(blocks, channels)
+    for block in model:
+        if isinstance(block, Block):
+            learned = Width(Exponential.for_units(block.first.out_channels, scale="unit"))
+            made = [Axis(block.first, "weight", 0, "producer", size_name="out_channels")]
+            read = [Axis(block.second, "weight", 1, "consumer", size_name="in_channels")]
+            connect_(learned, [*made, *normalised_by(block.first_norm), *read])
+    return model
+
+
+def _mlp_case(sizes: Sequence[int], batch: int) -> Case:
+    name = f"{'→'.join(map(str, sizes))}, batch {batch}"
+    return Case(name, partial(mlp, sizes), partial(adaptive_mlp, sizes), (batch, sizes[0]), sizes[-1])
+
+
+CASES = [
+    _mlp_case((2, 231, 2), 128),
+    _mlp_case((48, 231, 231, 2), 128),
+    _mlp_case((512, 1024, 512), 128),
+    _mlp_case((512, 1024, 512), 2048),
+    Case(
+        "Transformer layer 512, FFN 1024, 2048 tokens",
+        partial(transformer_layer, 512, 1024),
+        partial(adaptive_transformer_layer, 512, 1024),
+        (16, 128, 512),
+        512,
+    ),
+    Case("ResNet-20, 32×32, batch 32", resnet, adaptive_resnet, (32, 3, 32, 32), 10),
+]
+
+QUICK_CASES = [
+    _mlp_case((2, 9, 2), 4),
+    Case("ResNet-8, 8×8, batch 2", partial(resnet, 1), partial(adaptive_resnet, 1), (2, 3, 8, 8), 10),
+]

@@ -1,0 +1,87 @@
+"""Running benchmarks, and writing what they find: a JSON file each under a folder, with where it comes from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from awn.errors import ArgumentError
+from awn.files.provenance import provenance
+from awn.files.write import json_file, write_files
+from awn_paper.bench import after, answer, memory, resize, step
+
+BENCHMARKS: dict[str, ModuleType] = {
+    "step": step,
+    "resize": resize,
+    "answer": answer,
+    "after": after,
+    "memory": memory,
+}
+Rows = list[dict[str, Any]]
+
+
+def record(
+    folder: Path, only: Sequence[str] = (), *, quick: bool = False, then: Callable[[str, Rows], None] | None = None
+) -> dict[str, Rows]:
+    """Run benchmarks, all or `only` some, and write each one's rows; `then` is told of each as it ends.
+
+    >>> import tempfile
+    >>> record(Path(tempfile.mkdtemp()), ["memory"], quick=True)["memory"][0]["network"]
+    '2→9→2, batch 4'
+    """
+    for name in only:
+        if name not in BENCHMARKS:
+            raise ArgumentError(f"there is no benchmark {name!r}. There are: {', '.join(BENCHMARKS)}.")
+    found = {}
+    for name, benchmark in BENCHMARKS.items():
+        if only and name not in only:
+            continue
+        found[name] = benchmark.run(quick=quick)
+        made = provenance(quick=quick, threads=getattr(benchmark, "THREADS", 1))
+        write_files({folder / f"{name}.json": json_file({"from": made, "rows": found[name]})})
+        if then is not None:
+            then(name, found[name])
+    return found
+
+
+def markdown(folder: Path) -> str:
+    """The tables of all results of a folder."""
+    parts = []
+    for name, benchmark in BENCHMARKS.items():
+        path = folder / f"{name}.json"
+        if path.is_file():
+            content = json.loads(path.read_text(encoding="utf-8"))
+            made = content["from"]
+            machine = f"{made['cores']} cores" + (f" ({made['processor']})" if "processor" in made else "")
+            facts = f"`{path.as_posix()}`, commit {made['commit']}, {made['date']}, {machine}"
+            parts.append(f"## {benchmark.TITLE}\n\n{facts}\n\n{_table(content['rows'])}\n")
+    if not parts:
+        raise ArgumentError(f"there are no results of `awn bench` in {folder}: measure first, without --show.")
+    return "\n".join(parts)
+
+
+def columns(rows: Rows) -> list[str]:
+    """The names of all that rows have, in order.
+
+    >>> columns([{"a": 1}, {"a": 2, "b": 3}])
+    ['a', 'b']
+    """
+    return list(dict.fromkeys(name for row in rows for name in row))
+
+
+def cells(row: dict[str, Any], names: Sequence[str]) -> list[str]:
+    """A row as words; what it does not have is a dash.
+
+    >>> cells({"a": 0.5}, ["a", "b"])
+    ['0.5', '–']
+    """
+    return ["–" if row.get(name) is None else str(row[name]) for name in names]
+
+
+def _table(rows: Rows) -> str:
+    names = columns(rows)
+    lines = [names, ["---"] * len(names), *(cells(row, names) for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

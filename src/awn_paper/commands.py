@@ -1,0 +1,143 @@
+"""`awn paper` and `awn bench`, which awn finds by the entry points `awn.commands`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from awn.cli.fit import AsJson, Quiet
+from awn.cli.many import check_crew
+from awn.cli.output import print_json, print_table, say
+from awn.errors import ArgumentError
+
+paper = typer.Typer(help="Run the paper's experiments, and compare them with the paper.", no_args_is_help=True)
+
+Root = Annotated[Path, typer.Option(help="The folder of all results.")]
+_ROOT = Path("results/paper")
+_MEASURED = Path("results/bench")
+
+
+@paper.command("list")
+def list_experiments(root: Root = _ROOT, as_json: AsJson = False) -> None:
+    """List the experiments, with the runs that the small profile needs in all and those that are there already.
+
+    Experiments that look at the same runs, such as table1 and time, share them.
+    """
+    from awn_paper.experiments import EXPERIMENTS
+    from awn_paper.plan import plan
+    from awn_paper.store import Store
+
+    experiments = {experiment: plan(experiment, "small", Store(root)) for experiment, _ in EXPERIMENTS.values()}
+    if as_json:
+        print_json(
+            {
+                e.name: {"title": e.title, "says": e.says, "datasets": list(e.small.datasets), **needed._asdict()}
+                for e, needed in experiments.items()
+            }
+        )
+        return
+    rows = [
+        (e.name, e.title, ", ".join(e.small.datasets) or "–", *("–" if number is None else number for number in needed))
+        for e, needed in experiments.items()
+    ]
+    print_table("experiments, small profile", ["name", "what", "data sets", "runs", "there"], rows)
+
+
+@paper.command("run")
+def run(
+    name: Annotated[str, typer.Argument(help="An experiment; `awn paper list` names them.")],
+    only: Annotated[str | None, typer.Option(help="One data set of it.")] = None,
+    profile: Annotated[
+        Literal["paper", "small"], typer.Option(help="The paper's protocol, or what two cores can do.")
+    ] = "small",
+    seeds: Annotated[int | None, typer.Option(help="Final runs of each case.", min=1)] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="Processes on this machine, of one thread each. Default: 1.", min=1)
+    ] = None,
+    ray: Annotated[str | None, typer.Option(help="The address of a Ray cluster, or `local` to start one.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with runs that were stopped halfway.")] = False,
+    root: Root = _ROOT,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Run an experiment. Runs that are finished are never made again.
+
+    Example:  awn paper run table1 --only Spiral --workers 2
+    """
+    from awn.runs.workers import local_workers, ray_workers
+    from awn_paper.experiments import find_experiment
+    from awn_paper.store import Store
+    from awn_paper.sweep import Sweep
+
+    check_crew(workers, ray)
+    experiment = find_experiment(name)
+    protocol = experiment.protocol(profile)
+    if only is not None:
+        protocol = protocol.only(only)
+    protocol = protocol.with_seeds(seeds)
+    with ray_workers(ray) if ray else local_workers(workers or 1) as crew:
+        sweep = Sweep(
+            experiment,
+            profile,
+            Store(root.resolve()),
+            crew,
+            scratch=Path("runs/paper").resolve(),
+            resume=resume,
+            tell=lambda sentence: say(sentence, quiet=quiet),
+        )
+        outcomes = sweep.run(protocol)
+    say(f"{len(outcomes)} cases, {sweep.made} runs made; the results are under {root / name}", quiet=quiet)
+    if as_json:
+        print_json({"experiment": name, "profile": profile, "cases": len(outcomes), "runs": sweep.made})
+
+
+@paper.command("report")
+def report(
+    root: Root = _ROOT,
+    document: Annotated[Path, typer.Option(help="The Markdown file to write.")] = Path("docs/paper.md"),
+    pictures: Annotated[Path, typer.Option(help="The folder of its pictures.")] = Path("docs/images/paper"),
+    page: Annotated[Path | None, typer.Option(help="The HTML page. Default: report.html among the results.")] = None,
+    png: Annotated[bool, typer.Option("--png", help="Write the pictures as PNG too, beside the SVG.")] = False,
+    quiet: Quiet = False,
+) -> None:
+    """Write all tables and figures, ours beside the paper's, from the results that are there."""
+    from awn_paper.report import write_report
+
+    files = write_report(root, document, pictures, page or root / "report.html", png=png)
+    say(f"{len(files)} files: {document}, {page or root / 'report.html'}, pictures in {pictures}", quiet=quiet)
+
+
+def bench(
+    only: Annotated[list[str] | None, typer.Option(help="step, resize, answer, after or memory; several too.")] = None,
+    given: Annotated[Path | None, typer.Option("--out", help="Where to write. Default: results/bench.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Tiny sizes: the times say nothing.")] = False,
+    show: Annotated[bool, typer.Option("--show", help="Print finished results as Markdown, and run nothing.")] = False,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Measure training steps, resizes, whole searches, latency and memory against fixed widths.
+
+    Example:  awn bench --only step
+    """
+    from awn_paper.bench.record import BENCHMARKS, Rows, cells, columns, markdown, record
+
+    folder = given or _MEASURED
+    if show:
+        typer.echo(markdown(folder))
+        return
+    if quick and folder.resolve() == _MEASURED.resolve():
+        raise ArgumentError(
+            f"--quick measures nothing worth keeping: name a folder other than {_MEASURED} for it, --out."
+        )
+
+    def print_rows(name: str, rows: Rows) -> None:
+        if not as_json:
+            names = columns(rows)
+            print_table(BENCHMARKS[name].TITLE, names, [cells(row, names) for row in rows])
+
+    found = record(folder, only or (), quick=quick, then=print_rows)
+    if as_json:
+        print_json(found)
+    say(f"written to {folder}", quiet=quiet)

@@ -1,0 +1,65 @@
+"""Importance families on SpiralHard, averaged over configurations."""
+
+from __future__ import annotations
+
+from awn.core.importance import Exponential, Importance, PowerLaw, Sigmoid
+from awn_paper.experiments.table1 import ACTIVATIONS, LEARNED
+from awn_paper.models import MLP
+from awn_paper.protocol import Case, Experiment, Protocol
+from awn_paper.settings import Settings, Training
+from awn_paper.show import Results, Shown, Table, mean_std, score, widths
+
+PAPER = {
+    "Exponential": ("80.27 (19.9)", "100.00", "954.4 (1083.9)"),
+    "PowerLaw": ("81.82 (16.6)", "100.00", "2952.4 (3371.6)"),
+    "Sigmoid": ("76.85 (18.3)", "100.00", "426.8 (268.4)"),
+}
+FAMILIES: dict[str, tuple[Importance, ...]] = {
+    "Exponential": (Exponential(rate=0.01), Exponential(rate=0.02), Exponential(rate=0.05)),
+    "PowerLaw": tuple(PowerLaw(exponent=start, saturation=flat) for start in (2.0, 3.0) for flat in (0.0, 2.0)),
+    "Sigmoid": (Sigmoid(midpoint=128.0), Sigmoid(midpoint=256.0)),
+}
+_PAPER = Settings("SpiralHard", MLP(), LEARNED, Training(5000)).change(max_units=5000)
+_SMALL = _PAPER.change(epochs=150, max_units=2000)
+
+
+def show(results: Results) -> list[Shown]:
+    """Ours beside the paper's."""
+    head = ("family", "mean accuracy", "paper", "best", "paper", "mean total width", "paper", "configurations")
+    rows = []
+    for family, (mean, best, width) in PAPER.items():
+        runs = results.selection("SpiralHard", family)
+        found = [score(run, "validation") for run in runs]
+        top = mean_std([max(found)], 2) if found else mean_std([])
+        rows.append((family, mean_std(found, 2), mean, top, best, widths(runs), width, str(len(runs))))
+    return [Table(head, tuple(rows))]
+
+
+IMPORTANCE = Experiment(
+    name="importance",
+    title="Importance families",
+    says="SpiralHard; validation accuracy and total width, mean (deviation) over all configurations of a family.",
+    paper=Protocol(
+        tuple(
+            Case(
+                name,
+                _PAPER.vary(
+                    layers=(1, 2, 4), activation=ACTIVATIONS, weight_scale=(1.0, 10.0, 100.0), importance=families
+                ),
+            )
+            for name, families in FAMILIES.items()
+        ),
+        seeds=0,
+        says="Three depths, three activations, σ_θ of 1, 10 and 100, and several starts of each family, which the "
+        "paper does not all name; layers of at most 5000 units.",
+    ),
+    small=Protocol(
+        tuple(
+            Case(name, _SMALL.vary(layers=(2, 4), activation=("leaky_relu", "relu6"), importance=families[:2]))
+            for name, families in FAMILIES.items()
+        ),
+        seeds=0,
+        says="Two depths, two activations, σ_θ = 10 and two starts of each family, 150 epochs; layers of at most 2000 "
+        "units.",
+    ),
+)

@@ -1,0 +1,64 @@
+"""No regularisation: neither a prior on the weights nor a bounded activation, on the tables."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from awn_paper.experiments.table1 import LEARNED, PAPER_GRIDS, SMALL_GRIDS, Grid
+from awn_paper.models import MLP
+from awn_paper.protocol import Case, Experiment, Protocol
+from awn_paper.settings import Settings, Training
+from awn_paper.show import Results, Shown, Table, scores, widths
+
+
+class Row(NamedTuple):
+    """A row of the paper's table."""
+
+    accuracy: str
+    width: str
+
+
+PAPER = {
+    "DoubleMoon": Row("100.0 (0.2)", "17 (16.6)"),
+    "Spiral": Row("100.0 (0.0)", "108 (26.8)"),
+    "SpiralHard": Row("100.0 (0.0)", "539 (809.8)"),
+    "pol": Row("99.2 (0.1)", "2335 (552.8)"),
+    "MiniBooNE": Row("93.8 (0.2)", "4907 (1141)"),
+    "credit card": Row("81.8 (0.1)", "53 (13)"),
+}
+
+
+def unregularised(grids: dict[str, Grid]) -> tuple[Case, ...]:
+    """σ_θ = 100, unbounded activations, at most 5000 units a layer."""
+    cases = []
+    for name, grid in grids.items():
+        base = Settings(name, MLP(), LEARNED, Training(grid.epochs, grid.batch)).change(
+            weight_scale=100.0, max_units=5000
+        )
+        activations = tuple(activation for activation in grid.activations if activation != "relu6")
+        cases.append(Case("NoReg", base.vary(layers=grid.layers, activation=activations)))
+    return tuple(cases)
+
+
+def show(results: Results) -> list[Shown]:
+    """Ours beside the paper's."""
+    rows = []
+    for name, paper in PAPER.items():
+        runs = results.final(name, "NoReg")
+        rows.append((name, scores(runs), paper.accuracy, widths(runs), paper.width, str(len(runs))))
+    return [Table(("data set", "accuracy", "paper", "total width", "paper", "runs"), tuple(rows))]
+
+
+REGULARISATION = Experiment(
+    name="regularisation",
+    title="Without regularisation",
+    says="σ_θ = 100, which is nearly no prior on the weights, and no bounded activation: the accuracy should be the "
+    "same and the layers wider.",
+    paper=Protocol(unregularised(PAPER_GRIDS), seeds=10, says="The paper's grids and epochs, ten final runs."),
+    small=Protocol(
+        unregularised({name: grid for name, grid in SMALL_GRIDS.items() if name != "pol"}),
+        seeds=3,
+        says="Grids and epochs of Table 1's small profile, three final runs; pol is left out, since wide layers take "
+        "too long on two cores.",
+    ),
+)

@@ -1,0 +1,69 @@
+"""Searches of the width at a budget of five runs, against one adaptive run."""
+
+from __future__ import annotations
+
+from awn_paper.experiments.table1 import LEARNED, images
+from awn_paper.models import MLP, Fixed
+from awn_paper.protocol import AnyCase, Case, Experiment, Protocol, Searched
+from awn_paper.search import Proposer
+from awn_paper.settings import Settings, Training
+from awn_paper.show import Results, Shown, Table, mean_std, scores, widths
+
+SEARCHES: dict[Proposer, str] = {
+    "grid": "Grid search",
+    "random": "Random search",
+    "local": "Local search",
+    "bayes": "Bayesian optimisation",
+}
+PAPER = {
+    "MNIST": ("99.6 (0.1)", "99.6 (0.0)", "99.5", "99.4", "99.7 (0.0)"),
+    "CIFAR10": ("91.4 (0.2)", "90.1 (0.5)", "90.6", "91.2", "91.4 (0.2)"),
+    "CIFAR100": ("66.5 (0.4)", "64.9 (1.1)", "64.9", "65.9", "63.1 (4.0)"),
+}
+WIDTHS = {"points": (8, 16, 24, 128, 256), "images": (0, 32, 128, 256, 512)}
+
+
+def searches(adaptive: Settings, fixed: Settings, widths_tried: tuple[int, ...]) -> tuple[AnyCase, ...]:
+    """The four searches, and the adaptive network."""
+    return (
+        *(Searched(label, fixed, proposer, widths_tried) for proposer, label in SEARCHES.items()),
+        Case("AWN", (adaptive,)),
+    )
+
+
+def show(results: Results) -> list[Shown]:
+    """Accuracy, width and the time of the whole search."""
+    rows = []
+    labels = (*SEARCHES.values(), "AWN")
+    for name in dict.fromkeys((*results.datasets, *PAPER)):
+        for place, label in enumerate(labels):
+            runs = results.final(name, label)
+            spent = sum(run["seconds"] for run in results.selection(name, label)) + sum(r["seconds"] for r in runs[:1])
+            paper = PAPER[name][place] if name in PAPER else "–"
+            time = f"{spent:.0f}" if runs else "–"
+            rows.append((f"{name}, {label}", scores(runs), paper, widths(runs) if runs else mean_std([]), time))
+    return [Table(("", "accuracy", "paper", "total width", "search and one training, s"), tuple(rows))]
+
+
+_HARD = Settings("SpiralHard", MLP(layers=2, activation="leaky_relu"), LEARNED, Training(300))
+
+SEARCH = Experiment(
+    name="search",
+    title="Searching for the width",
+    says="Grid, random, local and Bayesian search (Optuna's grid, random and TPE samplers) over the width at a budget "
+    "of five runs, and one adaptive run without a search.",
+    paper=Protocol(
+        tuple(
+            case
+            for name in PAPER
+            for case in searches(images(name), images(name).change(widths=Fixed(0)), WIDTHS["images"])
+        ),
+        seeds=10,
+        says="ResNet-20 on the images, widths from 0 to 512; ten final runs.",
+    ),
+    small=Protocol(
+        searches(_HARD, Settings("SpiralHard", _HARD.network, Fixed(8), _HARD.training), WIDTHS["points"]),
+        seeds=3,
+        says="SpiralHard in place of the images, two layers, widths from 8 to 256, 300 epochs; three final runs.",
+    ),
+)

@@ -1,0 +1,103 @@
+"""Measurements on a network, before or after its training, for the studies that look inside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from awn.core.groups import WidthGroup, find_groups
+from awn.smaller.activations import activation_magnitudes, unit_activations
+from awn.smaller.remove import remove_units
+from awn.smaller.truncate import truncate
+from awn.training.data import Data
+
+_ROWS_AT_ONCE = 1024
+_KEPT = [round(keep / 20, 2) for keep in range(20, 0, -1)]
+_RANDOM_DRAWS = 5
+_ROWS_LOOKED_AT = 1000
+
+Measured = dict[str, Any]
+
+
+def accuracy(model: nn.Module, data: Data) -> float:
+    """The share of the samples whose class is the likeliest to the model."""
+    right = 0
+    with torch.no_grad():
+        for rows in torch.arange(len(data.y)).split(_ROWS_AT_ONCE):
+            right += int((model(data.x[rows]).argmax(1) == data.y[rows]).sum())
+    return right / len(data.y)
+
+
+def truncation(model: nn.Module, data: Data) -> Measured:
+    """The accuracy with a share of each layer's units: the most important, random ones, those of large activations."""
+    groups = find_groups(model)
+    magnitudes = activation_magnitudes(model, data.x[:_ROWS_LOOKED_AT])
+    generator = torch.Generator().manual_seed(0)
+    curves: dict[str, list[float]] = {"importance": [], "random": [], "magnitude": []}
+    for keep in _KEPT:
+        curves["importance"].append(accuracy(truncate(model, keep=keep), data))
+        drawn = [
+            {group.name: torch.rand(group.width.units, generator=generator) for group in groups}
+            for _ in range(_RANDOM_DRAWS)
+        ]
+        at_random = [accuracy(_weakest_removed(model, groups, draw, keep), data) for draw in drawn]
+        curves["random"].append(sum(at_random) / len(at_random))
+        curves["magnitude"].append(accuracy(_weakest_removed(model, groups, magnitudes, keep), data))
+    return {"keep": _KEPT, **curves}
+
+
+def removal(model: nn.Module, data: Data) -> Measured:
+    """The accuracy without the first units of the first layer, in growing groups, and without each one alone."""
+    layer = find_groups(model)[0]
+    numbers = range(layer.width.units)
+    return {
+        "first": [accuracy(_without(model, layer, numbers[:count]), data) for count in numbers],
+        "each": [accuracy(_without(model, layer, [unit]), data) for unit in numbers] if len(numbers) > 1 else [],
+    }
+
+
+def activations(model: nn.Module, data: Data) -> Measured:
+    """The smallest, mean and largest activation of every unit, scaled by its importance."""
+    found = unit_activations(model, data.x[:_ROWS_LOOKED_AT])
+    bands = {}
+    for group in find_groups(model):
+        scaled = found[group.name] * group.width.importance()[: group.width.units].detach()
+        bands[group.name] = {
+            "low": _short(scaled.amin(0)),
+            "mean": _short(scaled.mean(0)),
+            "high": _short(scaled.amax(0)),
+        }
+    return bands
+
+
+def variance(model: nn.Module, data: Data) -> Measured:
+    """The variance of every layer's activations, before they are scaled, over inputs from N(0, 1)."""
+    x = torch.randn(_ROWS_LOOKED_AT, data.x.shape[1], generator=torch.Generator().manual_seed(0))
+    return {name: found.var().item() for name, found in unit_activations(model, x).items()}
+
+
+Measure = Callable[[nn.Module, Data], Measured]
+
+#: What may be measured on a network that has just been built, and on one that is trained.
+BEFORE: dict[str, Measure] = {"variance": variance}
+AFTER: dict[str, Measure] = {"truncation": truncation, "removal": removal, "activations": activations}
+
+
+def _without(model: nn.Module, layer: WidthGroup, units: Iterable[int]) -> nn.Module:
+    gone = list(units)
+    return remove_units(model, {layer.name: gone}) if gone else model
+
+
+def _weakest_removed(model: nn.Module, groups: list[WidthGroup], strength: dict[str, Tensor], keep: float) -> nn.Module:
+    weakest = {
+        group.name: strength[group.name].argsort()[: group.width.units - max(1, round(keep * group.width.units))]
+        for group in groups
+    }
+    return remove_units(model, {name: units for name, units in weakest.items() if len(units)})
+
+
+def _short(numbers: Tensor) -> list[float]:
+    return [float(f"{number:.4g}") for number in numbers.tolist()]

@@ -1,0 +1,31 @@
+"""The paper's models: plain PyTorch, with perceptrons inside whose widths are fixed or learned."""
+
+from __future__ import annotations
+
+from torch import nn
+
+from awn_paper.data.dataset import Dataset
+from awn_paper.models.gin import GIN
+from awn_paper.models.mlp import MLP
+from awn_paper.models.perceptron import Fixed, Learned, Widths, learn_widths_
+from awn_paper.models.resnet import ResNet20
+from awn_paper.models.rnn import RNN
+from awn_paper.models.transformer import Transformer
+
+Network = MLP | ResNet20 | RNN | GIN | Transformer
+
+__all__ = ["GIN", "MLP", "RNN", "Fixed", "Learned", "Network", "ResNet20", "Transformer", "Widths", "build"]
+
+
+def build(network: Network, data: Dataset, widths: Widths) -> nn.Module:
+    """A network for a data set, its widths fixed or learned.
+
+    >>> import awn
+    >>> from awn_paper.data import load
+    >>> awn.widths(build(MLP(layers=2), load("Spiral"), Learned(awn.Exponential(rate=0.01))))
+    {'hidden1': 231, 'hidden2': 231}
+    """
+    model = network.build(data, widths)
+    if isinstance(widths, Learned):
+        learn_widths_(model, widths)
+    return model

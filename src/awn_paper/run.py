@@ -1,0 +1,224 @@
+"""One run: a network built, trained, judged and measured by its settings and a seed; the result is a record."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.optim import SGD, Adam
+from torch.optim import Optimizer as TorchOptimizer
+
+from awn.core.count import count_parameters
+from awn.core.groups import find_groups
+from awn.errors import NonFiniteError
+from awn.files.provenance import provenance
+from awn.loss.likelihood import categorical
+from awn.loss.param_groups import param_groups
+from awn.loss.prior import Prior
+from awn.report.figure import thin
+from awn.training import Callback, Data, FitOptions, History, Progress, fit
+from awn_paper.data import GIVEN_PARTS, load
+from awn_paper.data.dataset import Dataset
+from awn_paper.measures import AFTER, BEFORE, accuracy
+from awn_paper.models import Fixed, Learned, build
+from awn_paper.models.perceptron import Perceptron
+from awn_paper.settings import Settings, Training, described, fingerprint
+
+Record = dict[str, Any]
+_EPOCHS_KEPT = 200  # of a history: a record is to be read and committed, not to be resumed from
+
+
+@dataclass(frozen=True)
+class Job:
+    """A run to be made. A `final` one reads the test part, once; one for model selection never sees it."""
+
+    settings: Settings
+    seed: int
+    final: bool
+
+    @property
+    def key(self) -> str:
+        """A name that no other run has."""
+        return fingerprint(self.settings, self.seed, self.final)
+
+
+def train(job: Job, scratch: Path | None = None, *, resume: bool = False) -> Record:
+    """Make a run, and return its record. With a `scratch` folder a run that was killed can be resumed.
+
+    A run whose loss is lost to infinity is a result, too: a record without scores, which says why.
+    """
+    settings = job.settings
+    whole = load(settings.dataset, settings.fold)
+    data = whole if job.final else whole.for_selection(redraw=settings.dataset not in GIVEN_PARTS)
+    started = time.perf_counter()
+    record: Record = {
+        "settings": described(settings),
+        "seed": job.seed,
+        "final": job.final,
+        "data": data.facts(),
+        "from": provenance(),
+    }
+    try:
+        torch.manual_seed(job.seed)
+        model = build(settings.network, data, settings.widths)
+        measured = {name: BEFORE[name](model, data.train) for name in settings.measure if name in BEFORE}
+        history = _fit(model, data, job, scratch, resume)
+    except NonFiniteError as error:
+        return {**record, "failed": str(error), "seconds": round(time.perf_counter() - started, 2)}
+    if data.test is not None:
+        measured |= {name: AFTER[name](model, data.test) for name in settings.measure if name in AFTER}
+    return {
+        **record,
+        "seconds": round(sum(history.column("seconds")), 2),
+        "epochs": len(history),
+        "best_epoch": kept_epoch(history),
+        "validation": judged(model, data, data.validation),
+        "test": None if data.test is None else judged(model, data, data.test),
+        "widths": layer_widths(model),
+        "parameters": count_parameters(model),
+        "measured": measured,
+        "history": _columns(history),
+    }
+
+
+def judged(model: nn.Module, data: Dataset, part: Data) -> dict[str, float]:
+    """The scores on a part: its loss and, for classes, the accuracy. `score` is what to select by, more is better."""
+    loss = loss_of(data)
+    total = 0.0
+    with torch.no_grad():
+        for rows in torch.arange(len(part.y)).split(1024):
+            total += len(rows) * loss(model(part.x[rows]), part.y[rows], None).item()
+    mean = total / len(part.y)
+    if data.padding is not None:
+        return {"score": -mean, "loss": mean}
+    right = accuracy(model, part)
+    return {"score": right, "accuracy": right, "loss": mean}
+
+
+def layer_widths(model: nn.Module) -> dict[str, int]:
+    """The units of every hidden layer of every perceptron in a model, learned or not."""
+    learned = {group.name: group.width.units for group in find_groups(model)}
+    if learned:
+        return learned
+    return {
+        f"{name}.{layer}".lstrip("."): linear.out_features
+        for name, part in model.named_modules()
+        if isinstance(part, Perceptron)
+        for layer, linear in part.named_children()
+        if isinstance(linear, nn.Linear) and layer != "output"
+    }
+
+
+def loss_of(data: Dataset) -> Callable[[Tensor, Tensor, Tensor | None], Tensor]:
+    """The mean loss over samples, or over real tokens of sentences."""
+    if data.padding is None:
+        return categorical
+    padding = data.padding
+
+    def of_tokens(logits: Tensor, target: Tensor, _: Tensor | None) -> Tensor:
+        return F.cross_entropy(logits, target[target != padding])
+
+    return of_tokens
+
+
+def kept_epoch(history: History) -> int:
+    """The epoch whose state is kept: the last of the best ones."""
+    best = max(history.column("score"))
+    return max(int(row["epoch"]) for row in history if row["score"] == best)
+
+
+def _fit(model: nn.Module, data: Dataset, job: Job, scratch: Path | None, resume: bool) -> History:
+    settings, training = job.settings, job.settings.training
+    options = FitOptions(
+        epochs=training.epochs,
+        batch_size=training.batch_size,
+        lr=training.lr,
+        patience=training.patience,
+        ties="last",
+        seed=job.seed,
+    )
+    return fit(
+        model,
+        data.train,
+        data.validation,
+        loss=loss_of(data),
+        score=None if data.padding is not None else accuracy,
+        options=options,
+        prior=settings.widths.prior if isinstance(settings.widths, Learned) else Prior(),
+        callbacks=[LearningRate(training)],
+        folder=scratch,
+        resume=resume and scratch is not None,
+        optimizer=make_optimizer(model, training),
+    )
+
+
+def make_optimizer(model: nn.Module, training: Training) -> TorchOptimizer:
+    """Adam or SGD; ν, biases and norms are never decayed."""
+    groups = param_groups(model, training.lr, weight_decay=training.weight_decay)
+    if training.optimizer == "sgd":
+        return SGD(groups, momentum=training.momentum, fused=True)
+    return Adam(groups, eps=training.eps, fused=True)
+
+
+class LearningRate(Callback):
+    """Sets the learning rate by milestones or plateaus: by the history alone, so that a resumed run goes on alike."""
+
+    def __init__(self, training: Training) -> None:
+        self._training = training
+
+    def on_fit_start(self, progress: Progress) -> None:
+        """Take up where a run that was stopped had arrived."""
+        self._set(progress)
+
+    def on_epoch_end(self, progress: Progress) -> None:
+        """Set the rate of the next epoch."""
+        self._set(progress)
+
+    def _set(self, progress: Progress) -> None:
+        training = self._training
+        if not training.milestones and training.plateau is None:
+            return
+        drops = sum(progress.epoch >= milestone for milestone in training.milestones)
+        if training.plateau is not None:
+            drops += count_plateaus(progress.history.column("validation_loss"), training.plateau)
+        for group in progress.optimizer.param_groups:
+            group["lr"] = training.lr * training.factor**drops
+
+
+def count_plateaus(losses: list[float], patience: int) -> int:
+    """How often a loss went for more than `patience` epochs without a new best.
+
+    >>> count_plateaus([3.0, 2.0, 2.0, 2.1, 2.0, 1.0], patience=2)
+    1
+    """
+    best, waited, plateaus = float("inf"), 0, 0
+    for loss in losses:
+        best, waited = (loss, 0) if loss < best else (best, waited + 1)
+        if waited > patience:
+            plateaus, waited = plateaus + 1, 0
+    return plateaus
+
+
+def _columns(history: History) -> dict[str, Any]:
+    """The history as columns, of evenly spaced epochs and the one that was kept."""
+    rows = [history[place] for place in thin(len(history), _EPOCHS_KEPT, [kept_epoch(history) - 1])]
+    short = {name: [float(f"{row[name]:.5g}") for row in rows] for name in ("score", "data", "width")}
+    layers = list(rows[0]["widths"])
+    widths = {layer: [row["widths"][layer] for row in rows] for layer in layers}
+    return {"epoch": [row["epoch"] for row in rows], **short, "widths": widths}
+
+
+def total_width(record: Record) -> int:
+    """The units of all layers together."""
+    return sum(record["widths"].values())
+
+
+def is_adaptive(settings: Settings) -> bool:
+    """Whether the widths are learned."""
+    return not isinstance(settings.widths, Fixed)

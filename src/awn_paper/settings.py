@@ -1,0 +1,110 @@
+"""Settings: everything that decides a run but its seed, as data."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import itertools
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from awn.errors import ArgumentError
+from awn_paper.models import Network, Widths
+
+Optimizer = Literal["adam", "sgd"]
+
+
+@dataclass(frozen=True)
+class Training:
+    """How a network is trained. Of the epochs with the best validation score the last is kept.
+
+    `patience`: epochs without a better score before training ends; None trains all epochs. The learning rate is
+    multiplied by `factor` at each of the `milestones`, or whenever the validation loss has not improved for `plateau`
+    epochs.
+    """
+
+    epochs: int
+    batch_size: int = 128
+    optimizer: Optimizer = "adam"
+    lr: float = 0.01
+    weight_decay: float = 0.0
+    momentum: float = 0.0
+    eps: float = 1e-8
+    patience: int | None = None
+    milestones: tuple[int, ...] = ()
+    plateau: int | None = None
+    factor: float = 0.1
+
+
+@dataclass(frozen=True)
+class Settings:
+    """A run, but for its seed: data, network, widths, training, and what is measured on the trained network."""
+
+    dataset: str
+    network: Network
+    widths: Widths
+    training: Training
+    fold: int = 0
+    measure: tuple[str, ...] = ()
+
+    def change(self, **fields: Any) -> Settings:
+        """The same with other values, each in the part that has a field of that name.
+
+        >>> from awn_paper.models import MLP, Fixed
+        >>> settings = Settings("Spiral", MLP(layers=1), Fixed(16), Training(epochs=10))
+        >>> settings.change(layers=2, epochs=5, dataset="pol")
+        Settings(dataset='pol', network=MLP(layers=2, ...), widths=Fixed(units=16), training=Training(epochs=5, ...)...)
+        """
+        changed = self
+        for name, value in fields.items():
+            if name in _names(self):
+                changed = dataclasses.replace(changed, **{name: value})
+                continue
+            parts = [part for part in ("network", "widths", "training") if name in _names(getattr(changed, part))]
+            if not parts:
+                raise ArgumentError(f"no part of the settings has a field {name!r}: {self}.")
+            part = dataclasses.replace(getattr(changed, parts[0]), **{name: value})
+            changed = dataclasses.replace(changed, **{parts[0]: part})
+        return changed
+
+    def vary(self, **axes: Sequence[Any]) -> tuple[Settings, ...]:
+        """All combinations of the given values, the last axis fastest.
+
+        >>> from awn_paper.models import MLP, Fixed
+        >>> grid = Settings("Spiral", MLP(), Fixed(8), Training(epochs=10)).vary(units=(8, 16), lr=(0.1, 0.01))
+        >>> [(settings.widths.units, settings.training.lr) for settings in grid]
+        [(8, 0.1), (8, 0.01), (16, 0.1), (16, 0.01)]
+        """
+        return tuple(
+            self.change(**dict(zip(axes, values, strict=True))) for values in itertools.product(*axes.values())
+        )
+
+
+def described(value: Any) -> Any:
+    """Settings as JSON can hold them, every part with its kind.
+
+    >>> from awn_paper.models import Fixed
+    >>> described(Fixed(16))
+    {'kind': 'Fixed', 'units': 16}
+    """
+    if dataclasses.is_dataclass(value):
+        return {"kind": type(value).__name__, **{name: described(getattr(value, name)) for name in _names(value)}}
+    if isinstance(value, list | tuple):
+        return [described(entry) for entry in value]
+    return value
+
+
+def fingerprint(*values: Any) -> str:
+    """A short name that other settings do not have.
+
+    >>> fingerprint(1, "a") == fingerprint(1, "b")
+    False
+    """
+    text = json.dumps([described(value) for value in values], sort_keys=True, default=repr)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _names(part: Any) -> list[str]:
+    return [field.name for field in dataclasses.fields(part)]
