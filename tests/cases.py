@@ -107,14 +107,10 @@ def layer_units(model: Any) -> list[int]:
     return learned * (len(model.hidden) // len(learned))
 
 
-def plain(name: str) -> str:
-    return name.replace("parametrizations.weight.original", "weight")
-
-
 def tensors_of(model: nn.Module) -> dict[str, Tensor]:
     """Every parameter and lasting buffer by the name it has in a plain model."""
     return {
-        plain(name): tensor
+        name: tensor
         for name, tensor in [*model.named_parameters(), *model.named_buffers()]
         if not name.endswith((".index", ".active"))
     }

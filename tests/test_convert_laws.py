@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,9 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 import awn
-from cases import BLOCKS, OPTIMIZERS, assert_same, plain, snapshot, tensors_of
+from awn.core.gate import plain_class
+from awn.core.groups import disconnect_, find_groups
+from cases import BLOCKS, OPTIMIZERS, assert_same, snapshot, tensors_of
 from convert_models import MODELS, Inputs, encoder_stack, padding_mask, run
 
 pytestmark = pytest.mark.filterwarnings(
@@ -75,9 +78,43 @@ def test_the_model_keeps_its_class_and_its_modules(name: str) -> None:
     before = MODELS[name].build()
     classes = {path: type(module).__name__ for path, module in before.named_modules()}
     model, _ = adapted(name)
-    after = {path: type(module).__name__.removeprefix("Parametrized") for path, module in model.named_modules()}
-    added = {path for path in after if path.split(".")[-1] == "width" or "parametrizations" in path.split(".")}
+    after = {path: plain_class(module).__name__ for path, module in model.named_modules()}
+    added = {path for path in after if path.split(".")[-1] == "width"}
     assert {path: kind for path, kind in after.items() if path not in added} == classes
+
+
+@every_case
+def test_names_in_a_state_dict_are_those_of_the_plain_model(name: str) -> None:
+    plain = set(MODELS[name].build().state_dict())
+    model, _ = adapted(name)
+    added = set(model.state_dict()) - plain
+    assert plain <= set(model.state_dict())
+    first_names = {f"{layer}.width.{entry}" for layer in awn.widths(model) for entry in ("log_nu", "_extra_state")}
+    assert first_names <= added
+    assert all(entry.split(".")[-2] == "width" for entry in added)  # a module of two names has its width twice
+
+
+@every_case
+def test_a_pickled_model_computes_the_same_and_can_be_resized(name: str) -> None:
+    model, inputs = adapted(name)
+    model.eval()
+    twin = pickle.loads(pickle.dumps(model))
+    assert_outputs(twin, inputs, run(model, inputs))
+    awn.set_units_(twin, moved(twin, 3))
+    assert awn.widths(twin) != awn.widths(model)
+    run(twin, inputs)
+
+
+@every_case
+def test_taking_the_gates_off_gives_back_the_very_classes_and_parameters(name: str) -> None:
+    model, _ = adapted(name)
+    classes = {path: plain_class(module) for path, module in model.named_modules()}
+    parameters = dict(model.named_parameters())
+    for group in find_groups(model):
+        disconnect_(group.width, fold=False)
+    left = {path for path in classes if path.split(".")[-1] != "width"}
+    assert {path: type(module) for path, module in model.named_modules()} == {path: classes[path] for path in left}
+    assert all(parameter is parameters[path] for path, parameter in model.named_parameters())
 
 
 @every_block
@@ -126,7 +163,7 @@ def test_a_run_that_grows_and_shrinks(name: str, optimizer_name: str, block: int
                 assert not inert.any(), f"{key} is not zero in inert slots"
         values = {name: tensor.detach().clone() for name, tensor in tensors_of(model).items()}
         losses.append(step(model, optimizer, inputs))  # the earlier losses are all alive
-        for governed in {plain(key) for key in names_of_governed(model)}:
+        for governed in names_of_governed(model):
             tensor = tensors_of(model)[governed]
             assert tensor.grad is not None, governed
             if tensor.grad.abs().max() > 1e-9:  # a bias before a batch norm has none
@@ -138,7 +175,7 @@ def with_state(model: nn.Module, optimizer: Optimizer) -> list[tuple[tuple[str, 
     """Every tensor of the model and of the optimizer's state for it, without the widths' own."""
     tensors = {name: tensor for name, tensor in tensors_of(model).items() if not name.endswith(".log_nu")}
     kept = set(model.state_dict())
-    found = [((name, "value"), tensor) for name, tensor in tensors.items() if name in {plain(key) for key in kept}]
+    found = [((name, "value"), tensor) for name, tensor in tensors.items() if name in kept]
     for name, tensor in tensors.items():
         for key, value in optimizer.state.get(tensor, {}).items():
             if isinstance(value, Tensor):

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
-from torch.nn.utils import parametrize
 
 import awn
+from awn.core.gate import Gated
 from cases import (
     BLOCKS,
     IN,
@@ -114,7 +114,7 @@ def test_importance_is_folded_into_the_weights_in_closed_form(case: str) -> None
     """On the unit scale an exponential's importance is e^(−rate·j)."""
     model = trained(case)
     shapes = active_shapes(model)
-    own = model.output.parametrizations.weight.original.detach()[:, : shapes["output.weight"][1]]
+    own = model.output._parameters["weight"].detach()[:, : shapes["output.weight"][1]]
     rate = awn.find_groups(model)[-1].width.nu.detach()
     importance = torch.exp(-rate * torch.arange(own.shape[1], dtype=torch.float64))
     torch.testing.assert_close(awn.finalize(model)[-1].weight.detach(), own * importance, rtol=1e-12, atol=1e-14)
@@ -126,11 +126,11 @@ def test_nothing_of_awn_is_left(case: str) -> None:
     assert type(plain) is nn.Sequential
     for module in plain.modules():
         assert type(module).__module__.startswith("torch.nn.modules."), type(module)
-        assert not parametrize.is_parametrized(module)
+        assert not isinstance(module, Gated)
         for hooks in (module._load_state_dict_pre_hooks, module._forward_pre_hooks, module._forward_hooks):
             assert not hooks
     assert all(type(p) is nn.Parameter and p.is_leaf and p.requires_grad for p in plain.parameters())
-    assert not any("width" in name or "parametrizations" in name for name in plain.state_dict())
+    assert not any("width" in name for name in plain.state_dict())
     assert awn.widths(plain) == {}
 
 
@@ -158,7 +158,7 @@ def test_dropout_and_activation_stay() -> None:
 def test_frozen_parameters_stay_frozen() -> None:
     model = trained("2 layers")
     model.hidden[0].weight.requires_grad_(False)
-    model.output.parametrizations.weight.original.requires_grad_(False)
+    model.output._parameters["weight"].requires_grad_(False)
     plain = awn.finalize(model)
     assert [name for name, p in plain.named_parameters() if not p.requires_grad] == ["0.weight", "4.weight"]
 

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import copy
 import math
+import multiprocessing
+import pickle
+from collections.abc import Callable
+from pathlib import Path
 
+import joblib
 import pytest
 import torch
+import transformers
 from torch import nn
 from torch.nn import functional as F
-from torch.nn.utils import parametrize
+from torch.nn.utils import parametrizations, prune
 from torch.utils.checkpoint import checkpoint
 
 import awn
 from awn import Axis, Exponential, Width
 from awn.core.axes import consumed_by, produced_by
-from awn.core.gate import remove_gate_
+from awn.core.gate import Gated, gate_, gates_of, read_once, ungate_
+from awn.core.groups import disconnect_
 
 
 def importance(rate: float, units: int, capacity: int) -> torch.Tensor:
@@ -33,7 +40,7 @@ def gated_linear(units: int = 5, block: int = 8) -> tuple[nn.Linear, nn.Linear, 
 
 
 def stored(layer: nn.Module) -> nn.Parameter:
-    return layer.parametrizations["weight"].original
+    return layer._parameters["weight"]
 
 
 def test_a_linear_layer_reads_scaled_units():
@@ -115,7 +122,7 @@ def test_the_width_is_registered_once():
         "0.width.log_nu",
         "0.width._extra_state",
         "1.bias",
-        "1.parametrizations.weight.original",
+        "1.weight",
     }
 
 
@@ -132,13 +139,26 @@ def test_two_gates_on_one_weight_multiply():
 
 def test_a_gate_that_is_removed_leaves_a_plain_layer_that_computes_the_same():
     _, second, width = gated_linear()
-    h = torch.randn(4, 8)
+    h, raw = torch.randn(4, 8), stored(second)
     before = second(h)
-    remove_gate_(width.axes[-1])
+    disconnect_(width, fold=True)
     assert type(second) is nn.Linear
-    assert not parametrize.is_parametrized(second)
-    assert isinstance(second.weight, nn.Parameter)
+    assert second.weight is raw
     torch.testing.assert_close(second(h), before)
+
+
+def test_a_weight_that_two_layers_share_is_folded_once():
+    first, second, width = gated_linear()
+    tied = nn.Linear(8, 2)
+    other = Width(Exponential.for_units(5), block=8)
+    tied.weight = stored(second)
+    disconnect_(width, fold=False)
+    awn.connect_(other, [*produced_by(first), *consumed_by(second), *consumed_by(tied)])
+    x = torch.randn(40, 8)
+    before = second(x), tied(x)
+    disconnect_(other, fold=True)
+    assert second.weight is tied.weight
+    torch.testing.assert_close((second(x), tied(x)), before)
 
 
 def test_removing_a_copys_gate_leaves_the_original_gated():
@@ -146,10 +166,11 @@ def test_removing_a_copys_gate_leaves_the_original_gated():
     model, x = nn.Sequential(first, nn.ReLU(), second), torch.randn(4, 3)
     before = model(x)
     twin = copy.deepcopy(model)
-    remove_gate_(twin[0].width.axes[-1])
+    disconnect_(twin[0].width, fold=True)
     torch.testing.assert_close(twin(x), before)
     torch.testing.assert_close(model(x), before)
-    assert parametrize.is_parametrized(model[2], "weight")
+    assert isinstance(model[2], Gated)
+    assert not isinstance(twin[2], Gated)
 
 
 def test_a_model_can_be_used_trained_and_finalized_again_after_finalize():
@@ -172,7 +193,7 @@ def test_a_gated_weight_follows_parameters_that_are_given_in_a_call():
     given["0.width.log_nu"] = width.log_nu.detach() + 0.3
     h = F.relu(F.linear(x, given["0.weight"], given["0.bias"]))
     f = importance(width.value * math.exp(0.3), 5, 8)
-    expected = F.linear(h * f, given["2.parametrizations.weight.original"], given["2.bias"])
+    expected = F.linear(h * f, given["2.weight"], given["2.bias"])
     torch.testing.assert_close(torch.func.functional_call(model, given, (x,)), expected)
 
 
@@ -210,17 +231,6 @@ def test_gradients_are_right_with_checkpointing_and_with_two_forwards_before_a_b
     one, other = found(kept), found(model.train()(b).square().sum())
     for sum_, x, y in zip(both, one, other, strict=True):
         torch.testing.assert_close(sum_, x + y)
-
-
-def test_a_gated_weight_can_be_given_another_parametrization_on_top():
-    _, second, width = gated_linear()
-
-    class Double(nn.Module):
-        def forward(self, weight: torch.Tensor) -> torch.Tensor:
-            return 2 * weight
-
-    parametrize.register_parametrization(second, "weight", Double())
-    torch.testing.assert_close(second.weight, 2 * stored(second) * importance(width.value, 5, 8))
 
 
 def test_a_compiled_model_sees_new_widths_with_at_most_one_recompilation():
@@ -262,17 +272,6 @@ def test_few_inputs_are_gated_in_the_place_of_the_weight_with_the_same_result(
     torch.testing.assert_close(gradients[0], gradients[1])
 
 
-def test_a_layer_with_a_forward_of_its_own_keeps_it() -> None:
-    class Doubled(nn.Linear):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return 2 * super().forward(x)
-
-    torch.manual_seed(0)
-    producer, consumer, x = nn.Linear(2, 8), Doubled(8, 50), torch.randn(1, 8)
-    awn.connect_(Width(Exponential.for_units(5)), [*produced_by(producer), *consumed_by(consumer)])
-    torch.testing.assert_close(consumer(x), 2 * F.linear(x, consumer.weight, consumer.bias))
-
-
 def test_hooks_of_a_layer_see_the_units_as_they_are() -> None:
     model, seen = awn.AdaptiveMLP(2, 50), []
     model.output.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
@@ -281,12 +280,354 @@ def test_hooks_of_a_layer_see_the_units_as_they_are() -> None:
     torch.testing.assert_close(seen[0], torch.relu(model.hidden[0](x)))
 
 
-def test_a_cached_weight_is_computed_once_and_is_not_another_modules() -> None:
+def test_a_weight_that_is_read_once_is_computed_once_and_is_not_another_modules() -> None:
     model = awn.AdaptiveMLP(2, 2)
     other = copy.deepcopy(model)
     assert model.output.weight is not model.output.weight
-    with parametrize.cached():
+    with read_once(model), read_once(other):
         assert model.output.weight is model.output.weight
         assert other.output.weight is other.output.weight
         assert other.output.weight is not model.output.weight
-    assert not parametrize._cache
+        with read_once(model):  # a part that does the same
+            assert model.output.weight is model.output.weight
+        assert model.output.weight is model.output.weight
+    assert model.output.weight is not model.output.weight
+
+
+# Every kind of layer, and back
+
+
+class Doubled(nn.Linear):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return 2 * super().forward(x)
+
+
+class Slotted(nn.Linear):
+    __slots__ = ("extra",)
+
+
+class Meta(type):
+    pass
+
+
+class Made(nn.Linear, metaclass=Meta):
+    pass
+
+
+UNITS = 8
+LAYERS: dict[str, tuple[Callable[[], nn.Module], int, tuple[int, ...]]] = {
+    "Linear": (lambda: nn.Linear(UNITS, 6), 1, (UNITS,)),
+    "Linear without bias": (lambda: nn.Linear(UNITS, 6, bias=False), 1, (UNITS,)),
+    "a forward of its own": (lambda: Doubled(UNITS, 6), 1, (UNITS,)),
+    "slots": (lambda: Slotted(UNITS, 6), 1, (UNITS,)),
+    "metaclass": (lambda: Made(UNITS, 6), 1, (UNITS,)),
+    "Conv1d": (lambda: nn.Conv1d(UNITS, 4, 3), 1, (UNITS, 5)),
+    "Conv2d": (lambda: nn.Conv2d(UNITS, 4, 3), 1, (UNITS, 5, 5)),
+    "Conv3d": (lambda: nn.Conv3d(UNITS, 4, 3), 1, (UNITS, 5, 5, 5)),
+    "ConvTranspose1d": (lambda: nn.ConvTranspose1d(UNITS, 4, 3), 0, (UNITS, 5)),
+    "ConvTranspose2d": (lambda: nn.ConvTranspose2d(UNITS, 4, 3), 0, (UNITS, 5, 5)),
+    "ConvTranspose3d": (lambda: nn.ConvTranspose3d(UNITS, 4, 3), 0, (UNITS, 5, 5, 5)),
+    "Hugging Face's Conv1D": (lambda: transformers.pytorch_utils.Conv1D(6, UNITS), 0, (UNITS,)),
+}
+
+
+@pytest.mark.parametrize("samples", [1, 64])
+@pytest.mark.parametrize("case", LAYERS)
+def test_a_gated_layer_computes_what_scaled_units_would_and_goes_back_to_what_it_was(case: str, samples: int) -> None:
+    make, dim, shape = LAYERS[case]
+    layer, width = make(), Width(Exponential.for_units(UNITS, scale="unit"), block=1)
+    x = torch.randn(samples, *shape)
+    expected = layer(x * width.importance().view(-1, *[1] * (len(shape) - 1)))
+    attributes, parameters, plain, before = dict(vars(layer)), dict(layer._parameters), type(layer), layer(x)
+    gate_(layer, width, dim)
+    torch.testing.assert_close(layer(x), expected)
+    assert isinstance(layer, plain)
+    assert list(layer.state_dict()) == list(parameters) or "bias" not in layer.state_dict()
+    ungate_(layer, width)
+    assert type(layer) is plain
+    assert vars(layer) == attributes
+    assert all(layer._parameters[name] is parameter for name, parameter in parameters.items())
+    assert torch.equal(layer(x), before)
+
+
+def test_one_of_two_gates_on_a_weight_is_removed() -> None:
+    rows, columns = (Width(Exponential.for_units(UNITS), block=1) for _ in range(2))
+    both, a, b = nn.Bilinear(UNITS, UNITS, 3), torch.randn(6, UNITS), torch.randn(6, UNITS)
+    gate_(both, rows, 1)
+    gate_(both, columns, 2)
+    expected = F.bilinear(a, b * columns.importance(), stored(both), both.bias)
+    ungate_(both, rows)
+    torch.testing.assert_close(both(a, b), expected)
+    assert [gate.width for gate in gates_of(both)["weight"]] == [columns]
+
+
+def test_an_embedding_whose_entries_are_units() -> None:
+    width, layer, chosen = Width(Exponential.for_units(5), block=1), nn.Embedding(5, 3), torch.tensor([4, 0, 0])
+    expected = layer(chosen) * width.importance()[chosen][:, None]
+    gate_(layer, width, 0)
+    torch.testing.assert_close(layer(chosen), expected)
+
+
+# What cannot be gated is refused, and stays as it was
+
+
+def pruned(layer: nn.Module) -> nn.Module:
+    return prune.l1_unstructured(layer, "weight", amount=0.3)
+
+
+COMPUTED: dict[str, Callable[[nn.Module], nn.Module]] = {
+    "weight norm": parametrizations.weight_norm,
+    "spectral norm": parametrizations.spectral_norm,
+    "old spectral norm": nn.utils.spectral_norm,
+    "pruning": pruned,
+}
+
+
+@pytest.mark.parametrize("case", COMPUTED)
+def test_a_computed_weight_is_not_gated(case: str) -> None:
+    layer, x = COMPUTED[case](nn.Linear(UNITS, 6)).eval(), torch.randn(2, UNITS)
+    before, kind = layer(x), type(layer)
+    with pytest.raises(awn.AwnError, match=r"is not a stored Parameter: .* Remove that first"):
+        gate_(layer, Width(Exponential.for_units(UNITS)), 1)
+    assert type(layer) is kind
+    torch.testing.assert_close(layer(x), before)
+
+
+@pytest.mark.parametrize("case", COMPUTED)
+def test_a_gated_weight_is_not_computed_by_something_else(case: str) -> None:
+    _, second, _ = gated_linear()
+    x, state = torch.randn(4, 8), {name: tensor.clone() for name, tensor in second.state_dict().items()}
+    before = second(x)
+    with pytest.raises((awn.AwnError, TypeError), match=r"awn\.finalize\(model\) first|torch.nn.Parameter or None"):
+        COMPUTED[case](second)
+    assert list(second.state_dict()) == list(state)
+    torch.testing.assert_close(dict(second.state_dict()), state)
+    assert torch.equal(second(x), before)
+
+
+@pytest.mark.parametrize(
+    ("layer", "name", "why"),
+    [
+        (nn.LazyLinear(2), "weight", "is lazy: it has no shape yet"),
+        (nn.LSTM(UNITS, 4), "weight_ih_l0", "a list of its own"),
+        (nn.GRU(UNITS, 4), "weight_ih_l0", "a list of its own"),
+        (nn.Embedding(9, UNITS, max_norm=1.0), "weight", "max_norm"),
+        (nn.EmbeddingBag(9, UNITS, sparse=True), "weight", "sparse gradients"),
+        (nn.Linear(UNITS, 2), "wait", "is not a stored Parameter"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, nn.Module) else None,
+)
+def test_layers_that_cannot_be_gated_say_why(layer: nn.Module, name: str, why: str) -> None:
+    kind, attributes = type(layer), dict(vars(layer))
+    with pytest.raises(awn.AwnError, match=why):
+        gate_(layer, Width(Exponential.for_units(UNITS)), 1, name)
+    assert type(layer) is kind
+    assert vars(layer) == attributes
+
+
+def test_a_class_that_allows_no_subclass_is_refused() -> None:
+    class Final(nn.Linear):
+        def __init_subclass__(cls) -> None:
+            raise TypeError("final")
+
+    layer = Final(UNITS, 2)
+    with pytest.raises(awn.AwnError, match="allows no subclass: final"):
+        gate_(layer, Width(Exponential.for_units(UNITS)), 1)
+    assert type(layer) is Final
+
+
+# Writing to a gated weight
+
+
+def test_a_parameter_that_is_assigned_becomes_the_raw_weight() -> None:
+    _, second, width = gated_linear()
+    second.weight = nn.Parameter(torch.ones(2, 8))
+    torch.testing.assert_close(second.weight[0], importance(width.value, 5, 8))
+    second.register_parameter("weight", nn.Parameter(torch.zeros(2, 8)))
+    assert not second.weight.any()
+    second.reset_parameters()
+    assert stored(second).any()
+    with pytest.raises(TypeError, match="cannot assign"):
+        second.weight = torch.ones(2, 8)
+    with pytest.raises(awn.AwnError, match="cannot be deleted"):
+        del second.weight
+
+
+def test_a_write_to_the_product_is_noticed_at_the_next_read() -> None:
+    _, second, _ = gated_linear()
+    nn.init.ones_(second.weight)
+    with pytest.raises(awn.AwnError, match="the values were lost"):
+        second(torch.randn(100, 8))
+    second(torch.randn(100, 8))  # said once
+    nn.init.ones_(second.weight)
+    with pytest.raises(awn.AwnError, match="the values were lost"):
+        copy.deepcopy(second)
+    nn.init.ones_(second.weight)
+    with pytest.raises(awn.AwnError, match="the values were lost"):
+        second(torch.randn(1, 8))  # few inputs: the weight itself is not computed
+    assert second.weight.sum() is not None  # reading alone is no write
+    second(torch.randn(1, 8))
+
+
+def test_a_fault_inside_a_gate_never_falls_back_to_the_raw_weight() -> None:
+    _, second, width = gated_linear()
+    width.family = None
+    with pytest.raises(awn.AwnError, match="the gate of weight failed"):
+        _ = second.weight
+    assert not hasattr(nn.Linear(2, 2), "_gates")
+
+
+# Copies
+
+
+def test_a_gated_model_is_pickled_in_every_way(tmp_path: Path) -> None:
+    model, x = nn.Sequential(*gated_linear()[:2]), torch.randn(4, 3)
+    torch.save(model, tmp_path / "torch")
+    joblib.dump(model, tmp_path / "joblib")
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        (spawned,) = pool.map(copy.deepcopy, [model])
+    twins = {
+        "pickle": pickle.loads(pickle.dumps(model)),
+        "torch.save": torch.load(tmp_path / "torch", weights_only=False),
+        "joblib": joblib.load(tmp_path / "joblib"),
+        "deepcopy": copy.deepcopy(model),
+        "spawn": spawned,
+    }
+    for name, twin in twins.items():
+        assert torch.equal(twin(x), model(x)), name
+        assert type(twin[1]) is type(model[1]), name
+        (gate,) = gates_of(twin[1])["weight"]
+        assert gate.width is twin[0].width, name
+        assert twin[0].width is not model[0].width, name
+        assert twin[0].width.axes[-1].module is twin[1], name
+        assert twin[0].width.optimizer_may_be_stale, name
+        awn.set_units_(twin, {"0": 3})
+        assert awn.widths(twin) == {"0": 3}, name
+    assert awn.widths(model) == {"0": 5}
+
+
+# State dicts
+
+
+@pytest.mark.parametrize("assign", [False, True])
+def test_plain_and_gated_models_exchange_state_dicts(assign: bool) -> None:
+    model = nn.Sequential(*gated_linear()[:2])
+    plain = nn.Sequential(nn.Linear(3, 8), nn.Linear(8, 2))
+    of_the_width = {"0.width.log_nu", "0.width._extra_state"}
+    assert set(model.state_dict()) == set(plain.state_dict()) | of_the_width
+    state = copy.deepcopy(model.state_dict())
+    assert set(plain.load_state_dict(state, strict=False, assign=assign).unexpected_keys) == of_the_width
+    state = copy.deepcopy(plain.state_dict())
+    assert set(model.load_state_dict(state, strict=False, assign=assign).missing_keys) == of_the_width
+    torch.testing.assert_close(stored(model[1]), plain[1].weight)
+
+
+@pytest.mark.parametrize("assign", [False, True])
+def test_a_model_made_on_the_meta_device_takes_a_state_dict(assign: bool) -> None:
+    filled, x = awn.AdaptiveMLP(2, 2, importance=Exponential.for_units(20)), torch.randn(4, 2)
+    with torch.device("meta"):
+        model = awn.AdaptiveMLP(2, 2, importance=Exponential.for_units(20))
+    if not assign:
+        model.to_empty(device="cpu")
+    model.load_state_dict(copy.deepcopy(filled.state_dict()), assign=assign)
+    assert torch.equal(model(x), filled(x))
+
+
+def test_buffers_that_a_loader_leaves_empty_are_counted_anew() -> None:
+    """Hugging Face's from_pretrained fills Parameters alone."""
+    model, x = awn.AdaptiveMLP(2, 2, importance=Exponential.for_units(20)), torch.randn(4, 2)
+    before = model(x)
+    for name, buffer in list(model.hidden[0].width.named_buffers()):
+        model.hidden[0].width._buffers[name] = torch.full_like(buffer, torch.nan)
+    assert torch.equal(model(x), before)
+
+
+class AdaptiveGPT2(transformers.GPT2LMHeadModel):
+    """A class of a user's own that gates itself."""
+
+    def __init__(self, config: transformers.GPT2Config) -> None:
+        super().__init__(config)
+        for block in self.transformer.h:
+            make, read = block.mlp.c_fc, block.mlp.c_proj
+            width = Width(Exponential.for_units(8), block=1, device=make.weight.device)
+            axes = [Axis(make, "weight", 1, "producer"), Axis(make, "bias", 0, "producer")]
+            awn.connect_(width, [*axes, Axis(read, "weight", 0, "consumer")])
+
+
+def test_a_self_gated_model_goes_through_hugging_faces_own_files(tmp_path: Path) -> None:
+    config = transformers.GPT2Config(vocab_size=9, n_positions=8, n_embd=8, n_layer=2, n_head=2, n_inner=8)
+    model, tokens = AdaptiveGPT2(config).eval(), torch.arange(8)[None]
+    model.transformer.h[1].mlp.c_fc.width.move_(-3.0)
+    model.save_pretrained(tmp_path)
+    twin = AdaptiveGPT2.from_pretrained(tmp_path).eval()
+    torch.testing.assert_close(twin(tokens).logits, model(tokens).logits)
+
+
+# Torch's transformations
+
+
+def test_gradients_of_single_samples_by_vmap() -> None:
+    model, x, y = awn.AdaptiveMLP(3, 2, importance=Exponential.for_units(5)), torch.randn(4, 3), torch.randn(4, 2)
+    values = {name: parameter.detach() for name, parameter in model.named_parameters()}
+
+    def loss(values: dict[str, torch.Tensor], x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return F.mse_loss(torch.func.functional_call(model, values, (x[None],)), y[None])
+
+    single = torch.func.vmap(torch.func.grad(loss), (None, 0, 0))(values, x, y)
+    F.mse_loss(model(x), y).backward()
+    for name, parameter in model.named_parameters():
+        torch.testing.assert_close(single[name].mean(0), parameter.grad)
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_an_exported_program_computes_the_same(strict: bool) -> None:
+    model, x = awn.AdaptiveMLP(3, 2, hidden_layers=2, importance=Exponential.for_units(5)), torch.randn(4, 3)
+    exported = torch.export.export(model, (x,), strict=strict).module()
+    torch.testing.assert_close(exported(x), model(x))
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.trace")
+def test_a_model_traced_by_torchscript_computes_the_same() -> None:
+    model, x = awn.AdaptiveMLP(3, 2, hidden_layers=2, importance=Exponential.for_units(5)), torch.randn(4, 3)
+    traced = torch.jit.trace(model, (x,))
+    torch.testing.assert_close(traced(x), model(x))
+
+
+def test_torch_fx_takes_gated_layers_for_leaves_and_refuses_to_look_inside() -> None:
+    model, x = nn.Sequential(*gated_linear()[:2]), torch.randn(4, 3)
+    torch.testing.assert_close(torch.fx.symbolic_trace(model)(x), model(x))
+    width = Width(Exponential.for_units(5), block=8)
+    first, second = nn.Linear(3, 8), Doubled(8, 2)
+    awn.connect_(width, [*produced_by(first), *consumed_by(second)])
+    with pytest.raises(awn.AwnError, match="as a constant"):
+        torch.fx.symbolic_trace(nn.Sequential(first, second))
+
+
+def test_the_inference_fast_path_of_a_transformer_layer_reads_the_product() -> None:
+    layer, x = nn.TransformerEncoderLayer(16, 4, 40, dropout=0.0, batch_first=True).eval(), torch.randn(2, 5, 16)
+    attention = layer.self_attn
+    for part, name in ((layer.linear2, "weight"), (attention.out_proj, "weight"), (attention, "in_proj_weight")):
+        gate_(part, Width(Exponential.for_units(part._parameters[name].shape[1]), block=1), 1, name)
+    expected = layer(x)
+    with torch.no_grad():
+        torch.testing.assert_close(layer(x), expected, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor", "ignore:torch.ao.quantization is deprecated")
+def test_a_finalized_model_is_quantized_as_any_other() -> None:
+    model, x = awn.AdaptiveMLP(3, 2, importance=Exponential.for_units(5)), torch.randn(4, 3)
+    quantized = torch.ao.quantization.quantize_dynamic(awn.finalize(model), {nn.Linear})
+    torch.testing.assert_close(quantized(x), model(x), atol=0.1, rtol=0.1)
+    assert not any(type(layer) is nn.Linear for layer in quantized.modules())
+
+
+def test_hooks_and_averages_see_an_ordinary_layer() -> None:
+    model, x, seen = awn.AdaptiveMLP(3, 2, importance=Exponential.for_units(5)), torch.randn(4, 3), []
+    average = torch.optim.swa_utils.AveragedModel(model)
+    average.update_parameters(model)
+    torch.testing.assert_close(average(x), model(x))
+    stored(model.output).register_hook(seen.append)
+    model.output.register_forward_hook(lambda layer, inputs, result: seen.append(result.detach()))
+    model(x).sum().backward()
+    assert torch.equal(seen[0], model(x))
+    assert torch.equal(seen[1], stored(model.output).grad)

@@ -10,6 +10,7 @@ from torch.nn.utils import parametrizations
 import awn
 from awn import AwnError, Axis, Exponential, Width
 from awn.core.axes import consumed_by, normalised_by, produced_by
+from awn.core.gate import gates_of
 
 
 def conv_axes(conv: nn.Conv2d) -> list[Axis]:
@@ -54,7 +55,7 @@ def test_inert_slots_hold_zeros_from_the_start():
     model = dense(units=20, block=32)
     assert (model[0].weight[20:] == 0).all()
     assert (model[0].bias[20:] == 0).all()
-    assert (model[2].parametrizations.weight.original[:, 20:] == 0).all()
+    assert (model[2]._parameters["weight"][:, 20:] == 0).all()
     assert (model[0].weight[:20] != 0).all()
 
 
@@ -88,10 +89,10 @@ def test_units_after_a_flatten_are_resized_together():
 def test_shrinking_after_a_flatten_keeps_the_leading_units():
     torch.manual_seed(0)
     model = convolutional()
-    before = model[6].parametrizations.weight.original.detach().clone()
+    before = model[6]._parameters["weight"].detach().clone()
     model[2].width.move_to_(2)
     awn.resize_(model, None)
-    after = model[6].parametrizations.weight.original
+    after = model[6]._parameters["weight"]
     assert torch.equal(after[:, :32], before[:, :32])
     assert (after[:, 32 : 5 * 16] == 0).all()
 
@@ -172,7 +173,7 @@ def test_a_vector_of_units_that_no_weight_makes_needs_a_fill():
 
 
 def untouched(model: nn.Module) -> bool:
-    return not any("width" in name or "parametrizations" in name for name in model.state_dict())
+    return not any("width" in name for name in model.state_dict())
 
 
 @pytest.mark.parametrize("kept", ["producer", "consumer"])
@@ -212,7 +213,7 @@ def test_columns_have_one_width():
     with pytest.raises(AwnError, match="already"):
         awn.connect_(Width(Exponential.for_units(9), block=32), [*produced_by(other), *consumed_by(model[2])])
     assert untouched(other)
-    assert len(model[2].parametrizations.weight) == 1
+    assert len(gates_of(model[2])["weight"]) == 1
 
 
 def test_a_width_is_connected_once():

@@ -37,7 +37,7 @@ def squares(family: awn.Importance, units: int) -> float:
 
 
 def stored(layer: nn.Module) -> torch.Tensor:
-    weight = layer.parametrizations["weight"].original if hasattr(layer, "parametrizations") else layer.weight
+    weight = layer._parameters["weight"]
     return weight.detach()
 
 

@@ -457,11 +457,11 @@ def test_the_laws_hold_for_a_network_written_by_hand() -> None:
     for channels, units in ((7, 33), (15, 5), (15, 40)):
         for group, number in zip(awn.find_groups(net), (channels, units), strict=True):
             group.width.move_to_(number)
-        old = net.middle.parametrizations.weight.original
+        old = net.middle._parameters["weight"]
         average = optimizer.state[old]["exp_avg"]
         awn.resize_(net, optimizer)
 
-        new = net.middle.parametrizations.weight.original
+        new = net.middle._parameters["weight"]
         assert new.shape == (units, 2 * channels)
         assert (net.conv.out_channels, net.norm.num_features) == (channels, channels)
         assert (net.middle.in_features, net.middle.out_features, net.head.in_features) == (2 * channels, units, units)

@@ -24,7 +24,7 @@ def network(*args, **options) -> AdaptiveMLP:
 
 
 def stored(layer: nn.Module) -> Tensor:
-    return layer.parametrizations["weight"].original if hasattr(layer, "parametrizations") else layer.weight
+    return layer._parameters["weight"]
 
 
 def by_hand(model: AdaptiveMLP, x: Tensor, activation: nn.Module) -> Tensor:

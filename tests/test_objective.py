@@ -134,7 +134,7 @@ def test_lost_data_are_told_from_lost_weights(lost):
 
 def test_a_lost_weight_is_named_with_the_time():
     model = network()
-    model.hidden[1].parametrizations.weight.original.data[0, 0] = math.nan
+    model.hidden[1]._parameters["weight"].data[0, 0] = math.nan
     before = snapshot(model)
     nll = awn.likelihood.categorical(model(torch.ones(1, 3)), torch.tensor([0]))
     with pytest.raises(NonFiniteError, match=r"at time 17 .*not finite: hidden\.1\.weight\. Nothing was changed"):
@@ -222,4 +222,4 @@ def test_backward_leaves_inert_units_without_a_gradient():
     nll = awn.likelihood.categorical(model(torch.randn(8, 3)), torch.tensor([0, 1] * 4))
     awn.objective(nll, model, 8).backward()
     assert not model.hidden[0].weight.grad[24:].any()
-    assert not model.output.parametrizations.weight.original.grad[:, 24:].any()
+    assert not model.output._parameters["weight"].grad[:, 24:].any()

@@ -46,7 +46,7 @@ def network(family: Importance, layers: int = 2, activation: str = "tanh", **opt
 
 
 def stored(layer: nn.Module) -> Tensor:
-    return layer.parametrizations["weight"].original if hasattr(layer, "parametrizations") else layer.weight
+    return layer._parameters["weight"]
 
 
 def forward_by_hand(model: AdaptiveMLP, x: Tensor, activation: Callable[[Tensor], Tensor] = torch.tanh) -> Tensor:

@@ -34,8 +34,8 @@ def active(model: AdaptiveMLP) -> dict[str, Tensor]:
     one, two = model.hidden
     return {
         "hidden.0": torch.cat([one.weight[:20].flatten(), one.bias[:20]]),
-        "hidden.1": torch.cat([two.parametrizations.weight.original[:9, :20].flatten(), two.bias[:9]]),
-        "output": torch.cat([model.output.parametrizations.weight.original[:, :9].flatten(), model.output.bias]),
+        "hidden.1": torch.cat([two._parameters["weight"][:9, :20].flatten(), two.bias[:9]]),
+        "output": torch.cat([model.output._parameters["weight"][:, :9].flatten(), model.output.bias]),
     }
 
 
@@ -96,7 +96,7 @@ def test_the_weight_term_leaves_inert_units_of_a_hand_made_model_out():
     width = Width(Exponential.for_units(20), block=32)
     first, second = nn.Linear(3, 32), nn.Linear(32, 2)
     awn.connect_(width, [*produced_by(first), *consumed_by(second)])
-    weight = second.parametrizations.weight.original
+    weight = second._parameters["weight"]
     parts = (first.weight[:20], first.bias[:20], weight[:, :20], second.bias)
     expected = sum(part.square().sum() for part in parts) / (2 * N)
     torch.testing.assert_close(terms(nn.Sequential(first, second), Prior(weight_scale=1.0)).weights, expected)

@@ -346,7 +346,7 @@ def test_removing_channels_that_are_flattened() -> None:
     silent = copy.deepcopy(net)
     with torch.no_grad():
         for channel in removed:
-            silent.middle.parametrizations.weight.original[:, 2 * channel : 2 * channel + 2] = 0
+            silent.middle._parameters["weight"][:, 2 * channel : 2 * channel + 2] = 0
     assert awn.widths(small) == {"conv": 8, "middle": 20}
     assert_same_outputs(small, silent)
 

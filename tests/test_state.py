@@ -342,7 +342,7 @@ def test_plain_loading_of_another_models_state_dict_is_refused_too(
 
 
 EXTRA = "hidden.1.width._extra_state"
-WEIGHT = "output.parametrizations.weight.original"
+WEIGHT = "output.weight"
 
 
 DAMAGE: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {

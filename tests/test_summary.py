@@ -98,7 +98,7 @@ def names_by_group(model: nn.Module, groups: list[dict]) -> list[set[str]]:
 
 
 NUS = {"hidden.0.width.log_nu", "hidden.1.width.log_nu"}
-WEIGHTS = {"hidden.0.weight", "hidden.1.parametrizations.weight.original", "output.parametrizations.weight.original"}
+WEIGHTS = {"hidden.0.weight", "hidden.1.weight", "output.weight"}
 BIASES = {"hidden.0.bias", "hidden.1.bias", "output.bias"}
 NORMS = {f"norms.{n}.{name}" for n in (0, 1) for name in ("weight", "bias")}
 

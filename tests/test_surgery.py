@@ -483,9 +483,9 @@ def test_connecting_leaves_nothing_in_the_slots_of_inert_units() -> None:
     weights = [
         net.conv.weight[:12],
         net.conv.bias[:12],
-        net.middle.parametrizations.weight.original[:20, :24],
+        net.middle._parameters["weight"][:20, :24],
         net.middle.bias[:20],
-        net.head.parametrizations.weight.original[:, :20],
+        net.head._parameters["weight"][:, :20],
         net.head.bias,
     ]
     squares = sum(weight.detach().double().square().sum().item() for weight in weights)

@@ -8,6 +8,7 @@ from torch.optim.swa_utils import AveragedModel
 
 from awn.core.count import active_shape, axes_by_tensor
 from awn.core.groups import require_groups
+from awn.core.initialise import generator_apart
 from awn.core.resize import Resize, set_units_
 from awn.errors import ArgumentError
 
@@ -43,8 +44,7 @@ def follow_widths_(average: nn.Module, model: nn.Module) -> dict[str, Resize]:
         for (old, axes), (new, new_axes) in zip(axes_by_tensor(here).items(), sources.items(), strict=True)
     ]
     kept = [tensor[part].clone() for tensor, part in zip(axes_by_tensor(here), both, strict=True)]
-    # A generator apart: what is drawn here is about to be overwritten, and must not use up the run's random numbers.
-    apart = torch.Generator(next(copy.parameters()).device)
+    apart = generator_apart(copy)
     changed = set_units_(copy, units, None, capacities=capacities, generator=apart)
     with torch.no_grad():
         for tensor, source, part, old in zip(axes_by_tensor(here), sources, both, kept, strict=True):

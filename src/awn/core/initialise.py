@@ -94,6 +94,16 @@ def draw_new_units(
     return drawn
 
 
+def generator_apart(model: nn.Module) -> torch.Generator | None:
+    """A generator for values that are about to be overwritten: drawing them must not use up the run's random numbers.
+
+    >>> generator_apart(nn.Linear(2, 2)).device
+    device(type='cpu')
+    """
+    device = next(model.parameters()).device
+    return None if device.type == "meta" else torch.Generator(device)
+
+
 def active_inputs(groups: Sequence[WidthGroup]) -> dict[nn.Module, int]:
     """How many active inputs the units of each layer read."""
     inputs = {}
