@@ -81,7 +81,7 @@ def batch(model: nn.Module, samples: int = 16) -> tuple[Tensor, Tensor]:
 def loss_of(model: nn.Module, data: tuple[Tensor, Tensor] | None = None) -> Tensor:
     """The objective on a batch, on a fresh one unless it is given."""
     x, y = batch(model) if data is None else data
-    return awn.objective(F.mse_loss(model(x), y), model, n_samples=100).total
+    return awn.objective(F.mse_loss(model(x), y), model, n_samples=100)
 
 
 def train_step(model: nn.Module, optimizer: Optimizer, data: tuple[Tensor, Tensor] | None = None) -> Tensor:
@@ -95,8 +95,8 @@ def train_step(model: nn.Module, optimizer: Optimizer, data: tuple[Tensor, Tenso
 
 def move_widths_(model: nn.Module, units: int) -> dict[str, int]:
     """Have every layer's ν ask for a width, `units` for the first, one less for each one after it; returns them."""
-    asked = {group.name: max(1, units - number) for number, group in enumerate(awn.find_groups(model))}
-    for group in awn.find_groups(model):
+    asked = {group.name: max(1, units - number) for number, group in enumerate(awn.advanced.find_groups(model))}
+    for group in awn.advanced.find_groups(model):
         group.width.move_to_(asked[group.name])
     return asked
 
@@ -182,7 +182,7 @@ def snapshot(model: nn.Module, *optimizers: Optimizer) -> dict[str, Any]:
         },
         "widths": {
             (group.name, option): getattr(group.width, option)
-            for group in awn.find_groups(model)
+            for group in awn.advanced.find_groups(model)
             for option in ("units", "capacity", "quantile", "min_units", "max_units", "block", "new_units")
         },
         "optimizers": [copy.deepcopy(optimizer.state_dict()) for optimizer in optimizers],
@@ -231,28 +231,28 @@ class Net(nn.Module):
 
 def adaptive_net(channels: int = 12, units: int = 20, *, block: int = 1) -> Net:
     """The same with learned widths, connected as a user would; it is built at the capacity the widths need."""
-    first = awn.Width(awn.Exponential.for_units(channels, scale="unit"), block=block, new_units="rescaled")
-    second = awn.Width(awn.PowerLaw.for_units(units, scale="unit"), block=block, new_units="rescaled")
+    first = awn.advanced.Width(awn.Exponential.for_units(channels, scale="unit"), block=block, new_units="rescaled")
+    second = awn.advanced.Width(awn.PowerLaw.for_units(units, scale="unit"), block=block, new_units="rescaled")
     net = Net(first.capacity, second.capacity)
     norm = [
-        awn.Axis(net.norm, name, 0, "producer", fill=fill, size_name="num_features")
+        awn.advanced.Axis(net.norm, name, 0, "producer", fill=fill, size_name="num_features")
         for name, fill in {"weight": 1.0, "bias": 0.0, "running_mean": 0.0, "running_var": 1.0}.items()
     ]
-    awn.connect_(
+    awn.advanced.connect_(
         first,
         [
-            awn.Axis(net.conv, "weight", 0, "producer", size_name="out_channels"),
-            awn.Axis(net.conv, "bias", 0, "producer"),
+            awn.advanced.Axis(net.conv, "weight", 0, "producer", size_name="out_channels"),
+            awn.advanced.Axis(net.conv, "bias", 0, "producer"),
             *norm,
-            awn.Axis(net.middle, "weight", 1, "consumer", repeat=2, size_name="in_features"),
+            awn.advanced.Axis(net.middle, "weight", 1, "consumer", repeat=2, size_name="in_features"),
         ],
     )
-    awn.connect_(
+    awn.advanced.connect_(
         second,
         [
-            awn.Axis(net.middle, "weight", 0, "producer", size_name="out_features"),
-            awn.Axis(net.middle, "bias", 0, "producer"),
-            awn.Axis(net.head, "weight", 1, "consumer", size_name="in_features"),
+            awn.advanced.Axis(net.middle, "weight", 0, "producer", size_name="out_features"),
+            awn.advanced.Axis(net.middle, "bias", 0, "producer"),
+            awn.advanced.Axis(net.head, "weight", 1, "consumer", size_name="in_features"),
         ],
     )
     return net

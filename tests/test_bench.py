@@ -27,13 +27,13 @@ every_case = pytest.mark.parametrize("case", [*CASES, *QUICK_CASES], ids=lambda 
 def test_both_networks_of_a_case_are_the_same_but_for_the_learned_widths(case: Case) -> None:
     fixed, adaptive = case.fixed(), case.adaptive()
     assert awn.widths(adaptive)
-    assert awn.count_parameters(adaptive) == sum(p.numel() for p in fixed.parameters())
+    assert awn.advanced.count_parameters(adaptive) == sum(p.numel() for p in fixed.parameters())
 
 
 @every_case
 def test_no_width_takes_up_more_than_a_tenth_above_its_units(case: Case) -> None:
     """A capacity far above the width would be measured in place of the width."""
-    for group in awn.find_groups(case.adaptive()):
+    for group in awn.advanced.find_groups(case.adaptive()):
         assert group.width.capacity <= max(32, 1.11 * group.width.units)
 
 
@@ -56,7 +56,7 @@ def test_a_step_that_does_not_do_what_is_measured_is_not_measured() -> None:
     case = QUICK_CASES[0]
     model, (x, y) = case.adaptive(), case.batch()
     step = adaptive_step(model, adam(model), x, y)
-    awn.find_groups(model)[0].width.move_to_(5)
+    awn.advanced.find_groups(model)[0].width.move_to_(5)
     with pytest.raises(AssertionError, match="widths"):
         step()
 

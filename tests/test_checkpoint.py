@@ -76,7 +76,7 @@ def settings_of(model: nn.Module) -> list[dict[str, Any]]:
             "family": group.width.family.starting_at(group.width.family.lower + 1),
             **{name: getattr(group.width, name) for name in names},
         }
-        for group in awn.find_groups(model)
+        for group in awn.advanced.find_groups(model)
     ]
 
 
@@ -158,7 +158,7 @@ def test_loading_does_not_build_a_wider_network_than_was_saved(tmp_path: Path) -
 
 
 @dataclass(frozen=True)
-class Gaussian(awn.Importance):
+class Gaussian(awn.advanced.Importance):
     """A family of one's own."""
 
     learned = "deviation"

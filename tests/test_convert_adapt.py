@@ -94,7 +94,7 @@ def test_the_report_says_who_makes_and_who_reads() -> None:
 def test_options_reach_every_width() -> None:
     model = mlp()
     awn.adapt_(model, importance=awn.PowerLaw, quantile=0.8, min_units=3, max_units=50, block=16, new_units="rescaled")
-    for group in awn.find_groups(model):
+    for group in awn.advanced.find_groups(model):
         width = group.width
         assert isinstance(width.family, awn.PowerLaw)
         assert (width.quantile, width.min_units, width.max_units, width.block) == (0.8, 3, 50, 16)
@@ -127,10 +127,10 @@ def test_training_modes_and_precision_stay() -> None:
     half = nn.Sequential(nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 3)).half()
     awn.adapt_(half)
     assert half[0].weight.dtype == half[2].weight.dtype == torch.float16
-    assert awn.find_groups(half)[0].width.log_nu.dtype == torch.float32
+    assert awn.advanced.find_groups(half)[0].width.log_nu.dtype == torch.float32
     x = torch.randn(4, 5).half()
     before = half(x)
-    awn.set_units_(half, {"0": 40}, None)
+    awn.advanced.set_units_(half, {"0": 40}, None)
     torch.testing.assert_close(half(x), before, rtol=1e-2, atol=1e-2)
     torch.testing.assert_close(awn.finalize(half)(x), half(x), rtol=1e-2, atol=1e-2)
 
@@ -147,7 +147,7 @@ def test_frozen_layers_are_left_alone_unless_named_and_stay_frozen() -> None:
     frozen = model[0].weight.clone()
     model(torch.randn(6, 5)).sum().backward()
     optimizer.step()
-    awn.set_units_(model, {"0": 12}, optimizer)
+    awn.advanced.set_units_(model, {"0": 12}, optimizer)
     assert not model[0].weight.requires_grad
     assert torch.equal(model[0].weight[:8], frozen)
 
@@ -163,7 +163,7 @@ def test_groups_name_layers_that_no_tracing_sees() -> None:
     assert [one.readers for one in report.adapted] == [(f"blocks.{number}.down",) for number in range(3)]
     x = torch.randn(4, 4).double()
     before = model(x)
-    awn.set_units_(model, {"blocks.1.up": 30}, None)
+    awn.advanced.set_units_(model, {"blocks.1.up": 30}, None)
     torch.testing.assert_close(model(x), before)
 
 
@@ -216,7 +216,7 @@ def test_a_rule_of_ones_own_comes_first() -> None:
     finally:
         _RULES.remove(rule)
     assert awn.widths(model) == {"0.up": 8, "1": 6}
-    assert awn.find_groups(model)[0].width.gain == 1.0
+    assert awn.advanced.find_groups(model)[0].width.gain == 1.0
 
 
 # Bad input.
@@ -362,7 +362,7 @@ def test_a_checkpoint_of_another_model_is_refused(tmp_path: Path) -> None:
         before = copy.deepcopy(other.state_dict())
         with pytest.raises(CheckpointError):
             awn.load(tmp_path, other)
-        assert not awn.find_groups(other)
+        assert not awn.advanced.find_groups(other)
         assert all(torch.equal(value, other.state_dict()[name]) for name, value in before.items())
 
 
@@ -417,7 +417,7 @@ def test_layers_that_cannot_be_adapted_are_named_and_left(build: Any, layer: str
         x = torch.randn(6, 5)
         model.eval()
         before = model(x)
-        awn.set_units_(model, {name: units + 9 for name, units in awn.widths(model).items()}, None)
+        awn.advanced.set_units_(model, {name: units + 9 for name, units in awn.widths(model).items()}, None)
         torch.testing.assert_close(model(x), before, rtol=1e-4, atol=1e-5)
     assert reason in said
     assert model.get_submodule(layer).out_features == kept
@@ -439,7 +439,7 @@ def test_norms_without_tensors_are_refused() -> None:
     awn.adapt_(model)
     x = torch.randn(2, 2, 4, 4)
     before = model(x)
-    awn.set_units_(model, {"0": 9}, None)
+    awn.advanced.set_units_(model, {"0": 9}, None)
     torch.testing.assert_close(model(x), before, rtol=1e-4, atol=1e-5)
 
 
@@ -484,7 +484,7 @@ def test_a_cap_below_the_present_width_is_where_a_fresh_layer_starts() -> None:
     assert set(awn.widths(model).values()) == {3}
     with pytest.raises(ArgumentError, match=r"'0' has 8 units, more than max_units=3"):
         awn.adapt_(trained, preserve=True, max_units=3)
-    assert not awn.find_groups(trained)
+    assert not awn.advanced.find_groups(trained)
 
 
 def test_other_parametrizations_and_double_precision_survive_a_file(tmp_path: Path) -> None:

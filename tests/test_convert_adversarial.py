@@ -658,7 +658,7 @@ def check_adapted(model: nn.Module, inputs: Inputs) -> None:
     model.eval()
     for by in (3, 30, -35, 1):
         before = run(model, inputs)
-        awn.set_units_(model, {name: max(2, units + by) for name, units in awn.widths(model).items()}, None)
+        awn.advanced.set_units_(model, {name: max(2, units + by) for name, units in awn.widths(model).items()}, None)
         now = run(model, inputs)
         if by > 0:
             torch.testing.assert_close(now, before, rtol=1e-10, atol=1e-10)

@@ -52,7 +52,7 @@ def loss_of(model: nn.Module, inputs: Inputs) -> Tensor:
 
 
 def step(model: nn.Module, optimizer: Optimizer, inputs: Inputs) -> Tensor:
-    loss = awn.objective(loss_of(model, inputs), model, n_samples=100).total
+    loss = awn.objective(loss_of(model, inputs), model, n_samples=100)
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
@@ -65,7 +65,7 @@ def moved(model: nn.Module, by: int) -> dict[str, int]:
 
 
 def ask_for(model: nn.Module, units: dict[str, int]) -> None:
-    for group in awn.find_groups(model):
+    for group in awn.advanced.find_groups(model):
         group.width.move_to_(units[group.name])
 
 
@@ -96,11 +96,15 @@ def test_names_in_a_state_dict_are_those_of_the_plain_model(name: str) -> None:
 
 @every_case
 def test_a_pickled_model_computes_the_same_and_can_be_resized(name: str) -> None:
+    try:
+        pickle.dumps(MODELS[name].build())
+    except (pickle.PicklingError, AttributeError):  # it holds a lambda of its own
+        pytest.skip("the plain model cannot be pickled either")
     model, inputs = adapted(name)
     model.eval()
     twin = pickle.loads(pickle.dumps(model))
     assert_outputs(twin, inputs, run(model, inputs))
-    awn.set_units_(twin, moved(twin, 3))
+    awn.advanced.set_units_(twin, moved(twin, 3))
     assert awn.widths(twin) != awn.widths(model)
     run(twin, inputs)
 
@@ -124,13 +128,13 @@ def test_finalize_equals_and_zero_units_change_nothing(name: str, block: int) ->
     model.eval()
     for by in (0, 3, 40, -1, -40):
         before = run(model, inputs)
-        awn.set_units_(model, moved(model, by), None)
+        awn.advanced.set_units_(model, moved(model, by), None)
         now = run(model, inputs)
         if by >= 0:
             torch.testing.assert_close(now, before, rtol=1e-10, atol=1e-10)
         bare = awn.finalize(model)
         assert_outputs(bare, inputs, now)
-        assert not any(isinstance(module, awn.Width) for module in bare.modules())
+        assert not any(isinstance(module, awn.advanced.Width) for module in bare.modules())
         assert set(bare.state_dict()) == set(MODELS[name].build().state_dict())
 
 
@@ -185,7 +189,7 @@ def with_state(model: nn.Module, optimizer: Optimizer) -> list[tuple[tuple[str, 
 
 def names_of_governed(model: nn.Module) -> list[str]:
     names = {parameter: name for name, parameter in model.named_parameters()}
-    axes = itertools.chain.from_iterable(group.axes for group in awn.find_groups(model))
+    axes = itertools.chain.from_iterable(group.axes for group in awn.advanced.find_groups(model))
     return [names[axis.tensor] for axis in axes if axis.tensor in names]
 
 
@@ -193,7 +197,7 @@ def names_of_governed(model: nn.Module) -> list[str]:
 @some_cases
 def test_save_and_load_at_other_widths(name: str, block: int, tmp_path: Path) -> None:
     model, inputs = adapted(name, block=block)
-    awn.set_units_(model, moved(model, 7), None)
+    awn.advanced.set_units_(model, moved(model, 7), None)
     awn.save(model, tmp_path)
     loaded = awn.load(tmp_path, MODELS[name].build().double())
     assert awn.widths(loaded) == awn.widths(model)
@@ -215,7 +219,7 @@ def test_the_capacity_changes_no_result(name: str) -> None:
         losses = []
         for by in (2, -3, 4):
             losses += [step(model, optimizer, inputs).item() for _ in range(2)]
-            awn.set_units_(model, moved(model, by), optimizer)
+            awn.advanced.set_units_(model, moved(model, by), optimizer)
         results.append((losses, run(model.eval(), inputs)))
     torch.testing.assert_close(results[0], results[1], rtol=1e-6, atol=1e-8)
 
@@ -228,7 +232,7 @@ def test_gradients_of_nu_equal_a_finite_difference(name: str, block: int) -> Non
     # T5 and Llama compute their norms in single precision.
     far, tolerance = (1e-2, 1e-2) if name.startswith(("t5", "llama")) else (1e-5, 1e-4)
     loss_of(model, inputs).backward()
-    for group in awn.find_groups(model):
+    for group in awn.advanced.find_groups(model):
         log_nu, at = group.width.log_nu, group.width.log_nu.item()
         around = []
         for distance in (far, -far):
@@ -300,7 +304,7 @@ def test_the_fast_path_equals_the_slow_one(mask: str | None, block: int) -> None
     awn.adapt_(model, block=block)
     x, padding = torch.randn(3, 4, 8), padding_mask() if mask else None
     for by in (0, 9, -15):
-        awn.set_units_(model, moved(model, by), None)
+        awn.advanced.set_units_(model, moved(model, by), None)
         slow = model(x, src_key_padding_mask=padding)
         with torch.no_grad():
             fast = model(x, src_key_padding_mask=padding)
@@ -346,7 +350,7 @@ def test_widths_are_learned_on_digits(kind: str) -> None:
         rows = torch.randint(0, 1500, (64,))
         loss = awn.objective(nn.functional.cross_entropy(model(x[rows]), y[rows]), model, n_samples=1500)
         optimizer.zero_grad()
-        loss.total.backward()
+        loss.backward()
         optimizer.step()
         if number == 150:  # halfway down by hand, as a budget would
             ask_for(model, {name: max(2, units // 2) for name, units in awn.widths(model).items()})
@@ -369,6 +373,6 @@ def test_a_deep_copy_is_a_model_of_its_own(name: str) -> None:
     model.eval()
     twin = copy.deepcopy(model)
     expected = run(model, inputs)
-    awn.set_units_(model, moved(model, -2), None)
+    awn.advanced.set_units_(model, moved(model, -2), None)
     assert awn.widths(twin) == MODELS[name].widths
     assert_outputs(twin, inputs, expected, 0)

@@ -90,7 +90,7 @@ def test_a_part_that_is_taken_apart_is_not_traced_by_itself(kind: Any, example: 
     awn.adapt_(model, preserve=True, example_input=x if example else None)
     assert awn.widths(model) == {"free.0": 7}
     torch.testing.assert_close(model(x), before)
-    awn.set_units_(model, dict.fromkeys(awn.widths(model), 4), None)
+    awn.advanced.set_units_(model, dict.fromkeys(awn.widths(model), 4), None)
     assert model(x).shape == before.shape
 
 
@@ -215,7 +215,7 @@ def test_no_way_of_taking_a_part_apart_goes_unseen(kind: Any, example: bool) -> 
     before = model(x)
     with contextlib.suppress(awn.AwnError):  # none of it can be adapted
         awn.adapt_(model, example_input=x if example else None)
-    widths = {group.name for group in awn.find_groups(model)}
+    widths = {group.name for group in awn.advanced.find_groups(model)}
     assert "part.0" not in widths
     assert model(x).shape == before.shape
 
@@ -442,7 +442,7 @@ def test_a_model_with_a_spectral_norm_elsewhere_is_saved_and_loaded(tmp_path: Pa
 
     model, x = build(), torch.randn(5, 3)
     awn.adapt_(model)
-    awn.set_units_(model, {"1": 7}, None)
+    awn.advanced.set_units_(model, {"1": 7}, None)
     awn.save(model, tmp_path)
     loaded = awn.load(tmp_path, build())
     assert awn.widths(loaded) == {"1": 7}

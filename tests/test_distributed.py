@@ -154,7 +154,7 @@ def test_every_function_takes_a_ddp(ranks: Ranks, tmp_path: Path) -> None:
     bare = rank_cases.build()
     expected = awn.objective(
         rank_cases.torch.zeros(()), bare, 10, prior=awn.Prior(weight_scale={"hidden.*": 1.0, "output": None})
-    ).total.item()
+    ).item()
     widths = {"hidden.0": 12, "hidden.1": 12}
     for rank, told in enumerate(ranks.run(rank_cases.everything_else, 2, str(tmp_path))):
         assert told["widths"] == widths

@@ -53,7 +53,7 @@ def narrowed(make: Callable[[], tuple[nn.Module, Any]]) -> tuple[nn.Module, Any]
     torch.manual_seed(0)
     model, example = make()
     awn.adapt_(model.eval())
-    awn.set_units_(model, {group.name: 13 for group in awn.find_groups(model)}, optimizer=None)
+    awn.advanced.set_units_(model, {group.name: 13 for group in awn.advanced.find_groups(model)}, optimizer=None)
     return model, example
 
 

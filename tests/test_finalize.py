@@ -115,7 +115,7 @@ def test_importance_is_folded_into_the_weights_in_closed_form(case: str) -> None
     model = trained(case)
     shapes = active_shapes(model)
     own = model.output._parameters["weight"].detach()[:, : shapes["output.weight"][1]]
-    rate = awn.find_groups(model)[-1].width.nu.detach()
+    rate = awn.advanced.find_groups(model)[-1].width.nu.detach()
     importance = torch.exp(-rate * torch.arange(own.shape[1], dtype=torch.float64))
     torch.testing.assert_close(awn.finalize(model)[-1].weight.detach(), own * importance, rtol=1e-12, atol=1e-14)
 

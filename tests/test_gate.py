@@ -19,7 +19,8 @@ from torch.nn.utils import parametrizations, prune
 from torch.utils.checkpoint import checkpoint
 
 import awn
-from awn import Axis, Exponential, Width
+from awn import Exponential
+from awn.advanced import Axis, Width
 from awn.core.axes import consumed_by, produced_by
 from awn.core.gate import Gated, gate_, gates_of, read_once, ungate_
 from awn.core.groups import disconnect_
@@ -35,7 +36,7 @@ def gated_linear(units: int = 5, block: int = 8) -> tuple[nn.Linear, nn.Linear, 
     torch.manual_seed(0)
     width = Width(Exponential.for_units(units), block=block)
     first, second = nn.Linear(3, width.capacity), nn.Linear(width.capacity, 2)
-    awn.connect_(width, [*produced_by(first), *consumed_by(second)])
+    awn.advanced.connect_(width, [*produced_by(first), *consumed_by(second)])
     return first, second, width
 
 
@@ -54,7 +55,7 @@ def test_a_convolution_reads_scaled_channels():
     torch.manual_seed(0)
     width = Width(Exponential.for_units(5), block=8)
     first, second = nn.Conv2d(3, 8, 3), nn.Conv2d(8, 2, 3)
-    awn.connect_(width, [Axis(first, "weight", 0, "producer"), Axis(second, "weight", 1, "consumer")])
+    awn.advanced.connect_(width, [Axis(first, "weight", 0, "producer"), Axis(second, "weight", 1, "consumer")])
     h = torch.randn(4, 8, 6, 6)
     scaled = h * importance(width.value, 5, 8).view(8, 1, 1)
     torch.testing.assert_close(second(h), F.conv2d(scaled, stored(second), second.bias))
@@ -64,7 +65,7 @@ def test_a_transposed_convolution_reads_along_its_first_dimension():
     torch.manual_seed(0)
     width = Width(Exponential.for_units(5), block=8)
     first, second = nn.Conv2d(3, 8, 3), nn.ConvTranspose2d(8, 2, 3)
-    awn.connect_(width, [Axis(first, "weight", 0, "producer"), Axis(second, "weight", 0, "consumer")])
+    awn.advanced.connect_(width, [Axis(first, "weight", 0, "producer"), Axis(second, "weight", 0, "consumer")])
     h = torch.randn(4, 8, 6, 6)
     scaled = h * importance(width.value, 5, 8).view(8, 1, 1)
     torch.testing.assert_close(second(h), F.conv_transpose2d(scaled, stored(second), second.bias))
@@ -74,7 +75,7 @@ def test_repeat_reads_several_entries_of_each_unit():
     torch.manual_seed(0)
     width = Width(Exponential.for_units(5), block=8)
     first, second = nn.Conv2d(3, 8, 3), nn.Linear(8 * 16, 2)
-    awn.connect_(width, [Axis(first, "weight", 0, "producer"), *consumed_by(second, repeat=16)])
+    awn.advanced.connect_(width, [Axis(first, "weight", 0, "producer"), *consumed_by(second, repeat=16)])
     h = torch.randn(4, 8, 4, 4)
     scaled = h * importance(width.value, 5, 8).view(8, 1, 1)
     torch.testing.assert_close(second(h.flatten(1)), F.linear(scaled.flatten(1), stored(second), second.bias))
@@ -108,7 +109,7 @@ def test_a_gate_follows_nu_and_the_width():
 def test_a_gated_weight_keeps_its_type(dtype):
     width = Width(Exponential.for_units(5), block=8)
     first, second = nn.Linear(3, 8, dtype=dtype), nn.Linear(8, 2, dtype=dtype)
-    awn.connect_(width, [*produced_by(first), *consumed_by(second)])
+    awn.advanced.connect_(width, [*produced_by(first), *consumed_by(second)])
     assert (second.weight.dtype, width.log_nu.dtype) == (dtype, torch.float32)
 
 
@@ -130,8 +131,8 @@ def test_two_gates_on_one_weight_multiply():
     torch.manual_seed(0)
     rows, columns = Width(Exponential.for_units(3), block=4), Width(Exponential.for_units(5), block=8)
     one, two, both = nn.Linear(2, 4), nn.Linear(2, 8), nn.Bilinear(4, 8, 1)
-    awn.connect_(rows, [*produced_by(one), Axis(both, "weight", 1, "consumer")])
-    awn.connect_(columns, [*produced_by(two), Axis(both, "weight", 2, "consumer")])
+    awn.advanced.connect_(rows, [*produced_by(one), Axis(both, "weight", 1, "consumer")])
+    awn.advanced.connect_(columns, [*produced_by(two), Axis(both, "weight", 2, "consumer")])
     a, b = torch.randn(6, 4), torch.randn(6, 8)
     scaled = F.bilinear(a * importance(rows.value, 3, 4), b * importance(columns.value, 5, 8), stored(both), both.bias)
     torch.testing.assert_close(both(a, b), scaled)
@@ -153,7 +154,7 @@ def test_a_weight_that_two_layers_share_is_folded_once():
     other = Width(Exponential.for_units(5), block=8)
     tied.weight = stored(second)
     disconnect_(width, fold=False)
-    awn.connect_(other, [*produced_by(first), *consumed_by(second), *consumed_by(tied)])
+    awn.advanced.connect_(other, [*produced_by(first), *consumed_by(second), *consumed_by(tied)])
     x = torch.randn(40, 8)
     before = second(x), tied(x)
     disconnect_(other, fold=True)
@@ -245,7 +246,7 @@ def test_a_compiled_model_sees_new_widths_with_at_most_one_recompilation():
     optimizer, x = torch.optim.Adam(model.parameters(), fused=True), torch.randn(4, 2)
     faster = torch.compile(model, backend=count)
     for number in range(30):
-        awn.set_units_(model, dict.fromkeys(awn.widths(model), 40 + number % 20), optimizer)
+        awn.advanced.set_units_(model, dict.fromkeys(awn.widths(model), 40 + number % 20), optimizer)
         torch.testing.assert_close(faster(x), model(x))
         faster(x).sum().backward()
         optimizer.step()
@@ -261,7 +262,7 @@ def test_few_inputs_are_gated_in_the_place_of_the_weight_with_the_same_result(
     torch.manual_seed(0)
     producer, consumer = nn.Linear(2, 8).double(), nn.Linear(8 * repeat, 7, bias=bias).double()
     width = Width(Exponential.for_units(5), dtype=torch.float64)
-    awn.connect_(width, [*produced_by(producer), *consumed_by(consumer, repeat)])
+    awn.advanced.connect_(width, [*produced_by(producer), *consumed_by(consumer, repeat)])
     leaves = [stored(consumer), width.log_nu]
     few = torch.randn(*shape, 8 * repeat, dtype=torch.float64)
     assert few.numel() < stored(consumer).numel()
@@ -501,7 +502,7 @@ def test_a_gated_model_is_pickled_in_every_way(tmp_path: Path) -> None:
         assert twin[0].width is not model[0].width, name
         assert twin[0].width.axes[-1].module is twin[1], name
         assert twin[0].width.optimizer_may_be_stale, name
-        awn.set_units_(twin, {"0": 3})
+        awn.advanced.set_units_(twin, {"0": 3})
         assert awn.widths(twin) == {"0": 3}, name
     assert awn.widths(model) == {"0": 5}
 
@@ -551,7 +552,7 @@ class AdaptiveGPT2(transformers.GPT2LMHeadModel):
             make, read = block.mlp.c_fc, block.mlp.c_proj
             width = Width(Exponential.for_units(8), block=1, device=make.weight.device)
             axes = [Axis(make, "weight", 1, "producer"), Axis(make, "bias", 0, "producer")]
-            awn.connect_(width, [*axes, Axis(read, "weight", 0, "consumer")])
+            awn.advanced.connect_(width, [*axes, Axis(read, "weight", 0, "consumer")])
 
 
 def test_a_self_gated_model_goes_through_hugging_faces_own_files(tmp_path: Path) -> None:
@@ -598,7 +599,7 @@ def test_torch_fx_takes_gated_layers_for_leaves_and_refuses_to_look_inside() -> 
     torch.testing.assert_close(torch.fx.symbolic_trace(model)(x), model(x))
     width = Width(Exponential.for_units(5), block=8)
     first, second = nn.Linear(3, 8), Doubled(8, 2)
-    awn.connect_(width, [*produced_by(first), *consumed_by(second)])
+    awn.advanced.connect_(width, [*produced_by(first), *consumed_by(second)])
     with pytest.raises(awn.AwnError, match="as a constant"):
         torch.fx.symbolic_trace(nn.Sequential(first, second))
 

@@ -8,7 +8,8 @@ from torch import nn
 from torch.nn.utils import parametrizations
 
 import awn
-from awn import AwnError, Axis, Exponential, Width
+from awn import AwnError, Exponential
+from awn.advanced import Axis, Width
 from awn.core.axes import consumed_by, normalised_by, produced_by
 from awn.core.gate import gates_of
 
@@ -23,7 +24,7 @@ def conv_axes(conv: nn.Conv2d) -> list[Axis]:
 def dense(units: int = 20, block: int = 32) -> nn.Sequential:
     width = Width(Exponential.for_units(units), block=block)
     first, second = nn.Linear(3, width.capacity), nn.Linear(width.capacity, 2)
-    awn.connect_(width, [*produced_by(first), *consumed_by(second)])
+    awn.advanced.connect_(width, [*produced_by(first), *consumed_by(second)])
     return nn.Sequential(first, nn.ReLU(), second)
 
 
@@ -32,8 +33,8 @@ def convolutional(**options) -> nn.Sequential:
     one, two = (Width(Exponential.for_units(5), block=8, **options) for _ in range(2))
     first, second = nn.Conv2d(1, one.capacity, 3, padding=1), nn.Conv2d(one.capacity, two.capacity, 3, padding=1)
     norm, last = nn.BatchNorm2d(two.capacity), nn.Linear(16 * two.capacity, 3)
-    awn.connect_(one, [*conv_axes(first), Axis(second, "weight", 1, "consumer", size_name="in_channels")])
-    awn.connect_(two, [*conv_axes(second), *normalised_by(norm), *consumed_by(last, repeat=16)])
+    awn.advanced.connect_(one, [*conv_axes(first), Axis(second, "weight", 1, "consumer", size_name="in_channels")])
+    awn.advanced.connect_(two, [*conv_axes(second), *normalised_by(norm), *consumed_by(last, repeat=16)])
     return nn.Sequential(first, nn.ReLU(), second, norm, nn.ReLU(), nn.Flatten(), last)
 
 
@@ -62,8 +63,8 @@ def test_inert_slots_hold_zeros_from_the_start():
 def test_axes_are_kept_with_producers_first():
     width = Width(Exponential.for_units(20), block=32)
     first, second = nn.Linear(3, 32), nn.Linear(32, 2)
-    awn.connect_(width, [*consumed_by(second), *produced_by(first)])
-    (group,) = awn.find_groups(nn.Sequential(first, second))
+    awn.advanced.connect_(width, [*consumed_by(second), *produced_by(first)])
+    (group,) = awn.advanced.find_groups(nn.Sequential(first, second))
     assert [axis.role for axis in group.axes] == ["producer", "producer", "consumer"]
     assert [axis.module for axis in group.consumers] == [second]
 
@@ -105,7 +106,7 @@ def test_several_consumers_read_the_same_units():
             super().__init__()
             self.trunk, self.left, self.right = nn.Linear(3, 32), nn.Linear(32, 2), nn.Linear(32, 5, bias=False)
             width = Width(Exponential.for_units(20), block=32)
-            awn.connect_(width, [*produced_by(self.trunk), *consumed_by(self.left), *consumed_by(self.right)])
+            awn.advanced.connect_(width, [*produced_by(self.trunk), *consumed_by(self.left), *consumed_by(self.right)])
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             h = self.trunk(x).relu()
@@ -118,7 +119,7 @@ def test_several_consumers_read_the_same_units():
     plain = awn.finalize(model)
     assert (plain.left.weight.shape, plain.right.weight.shape) == ((2, 7), (5, 7))
     torch.testing.assert_close(plain(x), expected)
-    assert awn.count_parameters(model) == parameters_of(plain) == 7 * 4 + 2 * 8 + 5 * 7
+    assert awn.advanced.count_parameters(model) == parameters_of(plain) == 7 * 4 + 2 * 8 + 5 * 7
 
 
 @pytest.mark.parametrize("affine", [True, False])
@@ -126,7 +127,7 @@ def test_a_batch_norm_knows_its_size(affine):
     width = Width(Exponential.for_units(20), block=32)
     first, norm, second = nn.Linear(3, 32), nn.BatchNorm1d(32, affine=affine), nn.Linear(32, 2)
     model = nn.Sequential(first, norm, second)
-    awn.connect_(width, [*produced_by(first), *normalised_by(norm), *consumed_by(second)])
+    awn.advanced.connect_(width, [*produced_by(first), *normalised_by(norm), *consumed_by(second)])
     width.move_to_(50)
     awn.resize_(model, None)
     assert norm.running_var.shape == (64,)
@@ -137,7 +138,7 @@ def test_a_batch_norm_knows_its_size(affine):
 def test_a_batch_norm_without_statistics_can_follow():
     width = Width(Exponential.for_units(20), block=32)
     first, norm, second = nn.Linear(3, 32), nn.BatchNorm1d(32, track_running_stats=False), nn.Linear(32, 2)
-    awn.connect_(width, [*produced_by(first), *normalised_by(norm), *consumed_by(second)])
+    awn.advanced.connect_(width, [*produced_by(first), *normalised_by(norm), *consumed_by(second)])
     model = nn.Sequential(first, norm, second)
     width.move_to_(50)
     awn.resize_(model, None)
@@ -150,7 +151,7 @@ def per_unit(fill: float | None) -> nn.Sequential:
     width = Width(Exponential.for_units(20), block=32)
     first, slopes, second = nn.Linear(3, 32), nn.PReLU(32), nn.Linear(32, 2)
     slope_axis = Axis(slopes, "weight", 0, "producer", fill=fill, size_name="num_parameters")
-    awn.connect_(width, [*produced_by(first), slope_axis, *consumed_by(second)])
+    awn.advanced.connect_(width, [*produced_by(first), slope_axis, *consumed_by(second)])
     return nn.Sequential(first, slopes, second)
 
 
@@ -181,7 +182,7 @@ def test_a_width_needs_makers_and_readers(kept):
     first, second = nn.Linear(3, 32), nn.Linear(32, 2)
     axes = [axis for axis in [*produced_by(first), *consumed_by(second)] if axis.role == kept]
     with pytest.raises(AwnError, match="a layer that makes its units and a layer that reads them"):
-        awn.connect_(Width(Exponential.for_units(20), block=32), axes)
+        awn.advanced.connect_(Width(Exponential.for_units(20), block=32), axes)
     assert untouched(nn.Sequential(first, second))
 
 
@@ -189,29 +190,31 @@ def test_a_tensor_of_another_size_is_refused():
     first, second = nn.Linear(3, 32), nn.Linear(30, 2)
     message = r"Linear\.weight has 30 entries along dimension 1, but the width's capacity of 32 units needs 32"
     with pytest.raises(AwnError, match=message):
-        awn.connect_(Width(Exponential.for_units(20), block=32), [*produced_by(first), *consumed_by(second)])
+        awn.advanced.connect_(Width(Exponential.for_units(20), block=32), [*produced_by(first), *consumed_by(second)])
     assert untouched(nn.Sequential(first, second))
 
 
 def test_a_forgotten_repeat_is_refused():
     first, second = nn.Conv2d(1, 32, 3), nn.Linear(32 * 16, 2)
     with pytest.raises(AwnError, match=r"has 512 entries .* capacity of 32 units needs 32"):
-        awn.connect_(Width(Exponential.for_units(20), block=32), [*conv_axes(first), *consumed_by(second)])
-    awn.connect_(Width(Exponential.for_units(20), block=32), [*conv_axes(first), *consumed_by(second, repeat=16)])
+        awn.advanced.connect_(Width(Exponential.for_units(20), block=32), [*conv_axes(first), *consumed_by(second)])
+    awn.advanced.connect_(
+        Width(Exponential.for_units(20), block=32), [*conv_axes(first), *consumed_by(second, repeat=16)]
+    )
 
 
 def test_a_layer_has_one_width():
     model = dense()
     extra = nn.Linear(32, 1)
     with pytest.raises(AwnError, match="already has a learned width; connect all its axes at once"):
-        awn.connect_(Width(Exponential.for_units(20), block=32), [*produced_by(model[0]), *consumed_by(extra)])
+        awn.advanced.connect_(Width(Exponential.for_units(20), block=32), [*produced_by(model[0]), *consumed_by(extra)])
     assert untouched(extra)
 
 
 def test_columns_have_one_width():
     model, other = dense(), nn.Linear(3, 32)
     with pytest.raises(AwnError, match="already"):
-        awn.connect_(Width(Exponential.for_units(9), block=32), [*produced_by(other), *consumed_by(model[2])])
+        awn.advanced.connect_(Width(Exponential.for_units(9), block=32), [*produced_by(other), *consumed_by(model[2])])
     assert untouched(other)
     assert len(gates_of(model[2])["weight"]) == 1
 
@@ -219,7 +222,7 @@ def test_columns_have_one_width():
 def test_a_width_is_connected_once():
     model, other, reader = dense(), nn.Linear(3, 32), nn.Linear(32, 2)
     with pytest.raises(AwnError, match="already"):
-        awn.connect_(model[0].width, [*produced_by(other), *consumed_by(reader)])
+        awn.advanced.connect_(model[0].width, [*produced_by(other), *consumed_by(reader)])
     assert untouched(nn.Sequential(other, reader))
     assert [axis.module for axis in model[0].width.axes] == [model[0], model[0], model[2]]
 
@@ -230,7 +233,7 @@ def test_a_layer_with_an_attribute_named_width_is_refused_in_words():
 
     first, second = Sized(3, 32), nn.Linear(32, 2)
     with pytest.raises(AwnError, match="width"):
-        awn.connect_(Width(Exponential.for_units(20), block=32), [*produced_by(first), *consumed_by(second)])
+        awn.advanced.connect_(Width(Exponential.for_units(20), block=32), [*produced_by(first), *consumed_by(second)])
     assert untouched(nn.Sequential(first, second))
 
 
@@ -238,7 +241,7 @@ def test_a_weight_computed_from_others_is_refused_in_words():
     first, second = parametrizations.weight_norm(nn.Linear(3, 32)), nn.Linear(32, 2)
     names = set(nn.Sequential(first, second).state_dict())
     with pytest.raises(AwnError, match="weight"):
-        awn.connect_(Width(Exponential.for_units(20), block=32), [*produced_by(first), *consumed_by(second)])
+        awn.advanced.connect_(Width(Exponential.for_units(20), block=32), [*produced_by(first), *consumed_by(second)])
     assert set(nn.Sequential(first, second).state_dict()) == names
 
 
@@ -259,12 +262,12 @@ def test_groups_are_found_in_the_order_of_the_modules_and_by_path():
             self.mlp = awn.AdaptiveMLP(2, 2, hidden_layers=2, importance=Exponential.for_units(5))
 
     assert awn.widths(Outer()) == {"body.b.0": 10, "body.a.0": 12, "mlp.hidden.0": 5, "mlp.hidden.1": 5}
-    assert awn.find_groups(nn.Linear(2, 2)) == []
+    assert awn.advanced.find_groups(nn.Linear(2, 2)) == []
 
 
 def test_a_shared_width_is_one_group():
     model = awn.AdaptiveMLP(2, 2, hidden_layers=3, shared_width=True)
-    (group,) = awn.find_groups(model)
+    (group,) = awn.advanced.find_groups(model)
     assert group.name == "hidden.0"
     assert len(group.consumers) == 3
 
@@ -284,31 +287,31 @@ def test_a_shared_width_is_one_group():
 )
 def test_parameters_are_those_of_the_finalized_network(block, options):
     model = awn.AdaptiveMLP(4, 3, block=block, importance=Exponential.for_units(37), **options)
-    assert awn.count_parameters(model) == parameters_of(awn.finalize(model))
+    assert awn.advanced.count_parameters(model) == parameters_of(awn.finalize(model))
 
 
 def test_parameters_of_convolutions_are_those_of_the_finalized_network():
     model = convolutional()
     expected = 5 * 10 + 5 * (5 * 9 + 1) + 2 * 5 + 3 * (5 * 16 + 1)
-    assert awn.count_parameters(model) == parameters_of(awn.finalize(model)) == expected
+    assert awn.advanced.count_parameters(model) == parameters_of(awn.finalize(model)) == expected
 
 
 def test_parameters_at_other_widths():
     model = awn.AdaptiveMLP(4, 3, hidden_layers=2, importance=Exponential.for_units(10))
-    assert awn.count_parameters(model, {"hidden.0": 6, "hidden.1": 40}) == 6 * 5 + 40 * 7 + 3 * 41
+    assert awn.advanced.count_parameters(model, {"hidden.0": 6, "hidden.1": 40}) == 6 * 5 + 40 * 7 + 3 * 41
     assert awn.widths(model) == {"hidden.0": 10, "hidden.1": 10}
 
 
 def test_parameters_where_one_width_of_two_is_another():
     model = awn.AdaptiveMLP(4, 3, hidden_layers=2, importance=Exponential.for_units(10))
-    assert awn.count_parameters(model, {"hidden.1": 40}) == 10 * 5 + 40 * 11 + 3 * 41
+    assert awn.advanced.count_parameters(model, {"hidden.1": 40}) == 10 * 5 + 40 * 11 + 3 * 41
 
 
 def test_parameters_at_the_width_of_a_layer_that_is_not_there():
     model = awn.AdaptiveMLP(4, 3, importance=Exponential.for_units(10))
     with pytest.raises(AwnError, match=r"'hiden\.0'.*'hidden\.0'"):
-        awn.count_parameters(model, {"hidden.0": 10, "hiden.0": 6})
+        awn.advanced.count_parameters(model, {"hidden.0": 10, "hiden.0": 6})
 
 
 def test_a_model_without_learned_widths_has_its_own_parameters():
-    assert awn.count_parameters(nn.Linear(3, 4)) == 16
+    assert awn.advanced.count_parameters(nn.Linear(3, 4)) == 16

@@ -87,7 +87,7 @@ MODELS: dict[str, tuple[Callable[[], PreTrainedModel], dict[str, Tensor], str]] 
 def with_other_widths(model: PreTrainedModel) -> PreTrainedModel:
     """The model made adaptive, its layers at 41, 48, 55, … units."""
     awn.adapt_(model, new_units="rescaled")
-    awn.set_units_(model, {name: 41 + 7 * i for i, name in enumerate(awn.widths(model))}, optimizer=None)
+    awn.advanced.set_units_(model, {name: 41 + 7 * i for i, name in enumerate(awn.widths(model))}, optimizer=None)
     return model.eval()
 
 
@@ -163,7 +163,7 @@ def test_what_cannot_be_saved_is_refused_with_nothing_written(tmp_path: Path) ->
     sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64}
     head = RobertaForSequenceClassification(RobertaConfig(vocab_size=64, **sizes))
     awn.adapt_(head, groups=[("classifier.dense", "classifier.out_proj")])
-    awn.set_units_(head, {"classifier.dense": 20}, optimizer=None)
+    awn.advanced.set_units_(head, {"classifier.dense": 20}, optimizer=None)
     for widths in ("padded", "exact"):
         with pytest.raises(ArgumentError, match=r"classifier\.dense.*Nothing was written"):
             save_pretrained(head, tmp_path / "model", widths=widths)  # type: ignore[arg-type]
@@ -272,7 +272,7 @@ def steps_by_hand(batches: list[dict[str, Tensor]], accumulate: int, clip: float
         # Each loss is a sum over the batch's tokens, divided by the number of those of all batches of the step.
         loss = torch.stack([model(**batch).loss for batch in batches[start : start + accumulate]]).sum()
         optimizer.zero_grad()
-        awn.objective(loss, model, n_samples=64, prior=PRIOR, budget=awn.Budget(units=100)).total.backward()
+        awn.objective(loss, model, n_samples=64, prior=PRIOR, budget=awn.Budget(max_units=100)).backward()
         nn.utils.clip_grad_norm_(model.parameters(), clip)
         optimizer.step()
         awn.resize_(model, optimizer)
@@ -293,7 +293,7 @@ def test_the_prior_counts_once_a_step(accumulate: int, clip: float, tmp_path: Pa
         lr_scheduler_type="constant",
         optim="sgd",  # Adam would blow up the rounding of gradients that are zero, such as the keys' biases have
         learning_rate=0.5,
-        budget=awn.Budget(units=100),
+        budget=awn.Budget(max_units=100),
     )
     watching.remove()
     assert len(batches) == 4 * accumulate
@@ -431,7 +431,7 @@ def test_an_optimizer_of_ones_own_resumes_if_it_is_built_late(tmp_path: Path) ->
     run(whole, DecayingTrainer)
     run(late, DecayingTrainer, str(tmp_path / "checkpoint-4"))
     assert_same(late, whole)
-    awn.set_units_(early, {"transformer.h.0.mlp.c_fc": 20}, optimizer=None)
+    awn.advanced.set_units_(early, {"transformer.h.0.mlp.c_fc": 20}, optimizer=None)
     optimizer = torch.optim.AdamW(awn.param_groups(early, lr=0.02, weight_decay=0.1))
     with pytest.raises(awn.AwnError, match="does not hold"):
         run(early, Trainer, str(tmp_path / "checkpoint-4"), optimizers=(optimizer, None))
@@ -447,7 +447,7 @@ def accelerated(
     accelerator = Accelerator(cpu=True, gradient_accumulation_steps=accumulate)
     model = fresh(no_dropout)
     if resume:  # at other widths than those of the checkpoint
-        awn.set_units_(model, dict.fromkeys(awn.widths(model), 20), optimizer=None)
+        awn.advanced.set_units_(model, dict.fromkeys(awn.widths(model), 20), optimizer=None)
     model, optimizer = accelerator.prepare(model, torch.optim.AdamW(awn.param_groups(model, lr=0.02)))
 
     def take_widths(models: list[nn.Module], input_dir: str) -> None:
@@ -463,7 +463,7 @@ def accelerated(
         with accelerator.accumulate(model):
             tokens = rows[step % 8 * 8 : step % 8 * 8 + 8]
             loss = model(input_ids=tokens, labels=tokens).loss
-            accelerator.backward(awn.objective(loss, model, n_samples=64, prior=PRIOR).total)
+            accelerator.backward(awn.objective(loss, model, n_samples=64, prior=PRIOR))
             optimizer.step()
             optimizer.zero_grad()
         if accelerator.sync_gradients:
@@ -481,7 +481,7 @@ def by_plain_torch(steps: int, accumulate: int) -> nn.Module:
         for step in range(start, start + accumulate):
             tokens = rows[step % 8 * 8 : step % 8 * 8 + 8]
             loss = awn.objective(model(input_ids=tokens, labels=tokens).loss, model, n_samples=64, prior=PRIOR)
-            (loss.total / accumulate).backward()
+            (loss / accumulate).backward()
         optimizer.step()
         optimizer.zero_grad()
         awn.resize_(model, optimizer)

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import awn
-from awn import AwnError, Exponential, Importance, PowerLaw, Sigmoid
+from awn import AwnError, Exponential, PowerLaw, Sigmoid
+from awn.advanced import Importance
 from awn.errors import NonFiniteError
 
 
@@ -374,7 +375,7 @@ def test_plain_numbers_and_tensors_give_the_same_width(family, p):
 @pytest.mark.parametrize("scale", ["mass", "unit"])
 @pytest.mark.parametrize("family", [Exponential, PowerLaw, Sigmoid])
 def test_first_and_second_derivatives_of_the_importance_are_exact(family, scale):
-    width = awn.Width(family.for_units(6, scale=scale), block=4).double()
+    width = awn.advanced.Width(family.for_units(6, scale=scale), block=4).double()
 
     def of(log_nu: torch.Tensor) -> torch.Tensor:
         return width.family.importance(width.index, log_nu.exp() + width.family.lower) * width.active

@@ -9,7 +9,8 @@ import torch
 from torch import nn
 
 import awn
-from awn import AdaptiveMLP, Axis, Exponential, PowerLaw, Sigmoid, Width
+from awn import AdaptiveMLP, Exponential, PowerLaw, Sigmoid
+from awn.advanced import Axis, Width
 from awn.core.axes import consumed_by
 from awn.core.groups import find_groups
 from awn.core.initialise import gain_of, kaiming_plus_
@@ -19,7 +20,7 @@ MANY = 40_000
 CLOSE = 0.015
 
 
-def squares(family: awn.Importance, units: int) -> float:
+def squares(family: awn.advanced.Importance, units: int) -> float:
     """Σ f² over the first units, from the families' formulas."""
 
     def survival(x: int) -> float:
@@ -103,7 +104,7 @@ def test_kaiming_plus_of_a_flattened_convolution():
     family = Exponential.for_units(100)
     width = Width(family, block=128, gain=math.sqrt(2))
     conv, linear = nn.Conv2d(30, 128, 3), nn.Linear(128 * 16, 50)
-    awn.connect_(width, [Axis(conv, "weight", 0, "producer"), *consumed_by(linear, repeat=16)])
+    awn.advanced.connect_(width, [Axis(conv, "weight", 0, "producer"), *consumed_by(linear, repeat=16)])
     kaiming_plus_(find_groups(nn.Sequential(conv, linear)))
     assert conv.weight[:100].std().item() == pytest.approx(math.sqrt(2 / (30 * 9)), rel=CLOSE)
     expected = math.sqrt(2 / (16 * squares(family, 100)))
@@ -116,7 +117,7 @@ def test_kaiming_plus_of_a_convolution_that_reads_units():
     family = Exponential.for_units(100)
     width = Width(family, block=1, gain=1.0)
     first, second = nn.Conv2d(3, 100, 3), nn.Conv2d(100, 60, 3)
-    awn.connect_(width, [Axis(first, "weight", 0, "producer"), Axis(second, "weight", 1, "consumer")])
+    awn.advanced.connect_(width, [Axis(first, "weight", 0, "producer"), Axis(second, "weight", 1, "consumer")])
     kaiming_plus_(find_groups(nn.Sequential(first, second)))
     assert stored(second).std().item() == pytest.approx(1 / math.sqrt(9 * squares(family, 100)), rel=CLOSE)
 
@@ -188,7 +189,7 @@ def test_growing_by_silent_units_leaves_the_output_at_the_same_nu():
     model = AdaptiveMLP(3, 2, hidden_layers=2, importance=Exponential.for_units(20), new_units="zero")
     x = torch.randn(5, 3)
     before = model(x)
-    awn.set_units_(model, {"hidden.0": 90, "hidden.1": 50}, None)
+    awn.advanced.set_units_(model, {"hidden.0": 90, "hidden.1": 50}, None)
     torch.testing.assert_close(model(x), before)
     # The new units do make something of their input: only their way out is shut.
     assert (stored(model.hidden[0])[20:90] != 0).all()
@@ -199,7 +200,7 @@ def test_a_new_unit_passes_a_batch_norm_unchanged():
     norm = model.norms[0]
     for tensor in (norm.weight, norm.bias, norm.running_mean, norm.running_var):
         tensor.data[:20] = 5.0
-    awn.set_units_(model, {"hidden.0": 25}, None)
+    awn.advanced.set_units_(model, {"hidden.0": 25}, None)
     for tensor, fresh in ((norm.weight, 1), (norm.bias, 0), (norm.running_mean, 0), (norm.running_var, 1)):
         assert (tensor[:20] == 5).all()
         assert (tensor[20:25] == fresh).all()
@@ -220,9 +221,11 @@ def test_random_numbers_do_not_depend_on_the_block(batch_norm, new_units):
             new_units=new_units,
             batch_norm=batch_norm,
         )
-        awn.set_units_(model, {"hidden.0": 25, "hidden.1": 70}, None)
-        awn.set_units_(model, {"hidden.0": 5, "hidden.2": 40}, None, generator=torch.Generator().manual_seed(1))
-        awn.set_units_(model, {"hidden.0": 12}, None)
+        awn.advanced.set_units_(model, {"hidden.0": 25, "hidden.1": 70}, None)
+        awn.advanced.set_units_(
+            model, {"hidden.0": 5, "hidden.2": 40}, None, generator=torch.Generator().manual_seed(1)
+        )
+        awn.advanced.set_units_(model, {"hidden.0": 12}, None)
         networks.append((awn.finalize(model).state_dict(), torch.rand(3)))
     (one, next_one), (two, next_two) = networks
     assert torch.equal(next_one, next_two)
@@ -235,7 +238,7 @@ def test_a_generator_decides_alone():
         torch.manual_seed(outside)
         generator = torch.Generator().manual_seed(seed)
         model = AdaptiveMLP(3, 2, importance=Exponential.for_units(20), generator=generator)
-        awn.set_units_(model, {"hidden.0": 30}, None, generator=generator)
+        awn.advanced.set_units_(model, {"hidden.0": 30}, None, generator=generator)
         return stored(model.hidden[0])
 
     assert torch.equal(first(0, outside=1), first(0, outside=2))
@@ -245,9 +248,9 @@ def test_a_generator_decides_alone():
 def test_a_dropped_unit_comes_back_as_a_new_one():
     model = AdaptiveMLP(3, 2, importance=Exponential.for_units(20))
     before = stored(model.hidden[0]).clone()
-    awn.set_units_(model, {"hidden.0": 15}, None)
+    awn.advanced.set_units_(model, {"hidden.0": 15}, None)
     assert (stored(model.hidden[0])[15:] == 0).all()
-    awn.set_units_(model, {"hidden.0": 20}, None)
+    awn.advanced.set_units_(model, {"hidden.0": 20}, None)
     assert torch.equal(stored(model.hidden[0])[:15], before[:15])
     assert (stored(model.hidden[0])[15:20] != before[15:20]).all()
 
@@ -292,6 +295,6 @@ def test_the_gain_keeps_a_gaussians_second_moment(activation):
 def test_a_weight_whose_inputs_cannot_be_told_is_refused():
     width = Width(Exponential.for_units(4), block=1)
     first, both = nn.Linear(3, 4), nn.Bilinear(2, 4, 1)
-    awn.connect_(width, [Axis(first, "weight", 0, "producer"), Axis(both, "weight", 2, "consumer")])
+    awn.advanced.connect_(width, [Axis(first, "weight", 0, "producer"), Axis(both, "weight", 2, "consumer")])
     with pytest.raises(awn.AwnError, match=r"a weight of shape \(1, 2, 4\) has no inputs and outputs to tell apart"):
         kaiming_plus_(find_groups(nn.Sequential(first, both)))

@@ -80,7 +80,7 @@ def test_shrinking_keeps_leading_units_and_their_state(case: str, optimizer_name
         layers = [asked.get(f"hidden.{number}", units) for number in range(len(model.hidden))]
         kept = active_parts(model, optimizer, shapes=active_shapes(model, layers))
         before = awn.widths(model)
-        assert awn.resize_(model, optimizer) == {name: awn.Resize(before[name], asked[name]) for name in asked}
+        assert awn.resize_(model, optimizer) == {name: awn.advanced.Resize(before[name], asked[name]) for name in asked}
         assert awn.widths(model) == asked
         assert_same(kept, active_parts(model, optimizer))
         assert_inert_is_zero(model, optimizer)
@@ -124,7 +124,7 @@ def test_growing_with_zero_units_leaves_the_output_unchanged(case: str, scale: A
     x, _ = batch(model)
     for units in (45, 200):
         before = model(x)
-        assert awn.set_units_(model, dict.fromkeys(awn.widths(model), units), optimizer) != {}
+        assert awn.advanced.set_units_(model, dict.fromkeys(awn.widths(model), units), optimizer) != {}
         torch.testing.assert_close(model(x), before, rtol=1e-12, atol=1e-13)
         incoming = tensors_of(model)["hidden.0.weight"][units - 1]
         assert incoming.any(), "the new units must be able to learn"
@@ -299,7 +299,7 @@ class Run:
         return {
             "model": dict(self.model.state_dict()),
             "widths": awn.widths(self.model),
-            "capacities": [group.width.capacity for group in awn.find_groups(self.model)],
+            "capacities": [group.width.capacity for group in awn.advanced.find_groups(self.model)],
             "optimizer": self.optimizer.state_dict(),
             "scheduler": self.scheduler.state_dict(),
             "random": torch.get_rng_state(),
@@ -421,10 +421,10 @@ def test_gradients_of_nu_equal_a_finite_difference_of_the_loss(case: str, family
     prior = awn.Prior(weight_scale=3.0, width_mean=family.start * 1.5, width_scale=family.start)
 
     def loss() -> Tensor:
-        return awn.objective(F.mse_loss(model(x), y), model, n_samples=10, prior=prior).total
+        return awn.objective(F.mse_loss(model(x), y), model, n_samples=10, prior=prior)
 
     loss().backward()
-    for group in awn.find_groups(model):
+    for group in awn.advanced.find_groups(model):
         log_nu = group.width.log_nu
         assert log_nu.grad is not None
         at = log_nu.item()
@@ -444,7 +444,7 @@ def test_training_moves_the_widths_by_gradients_alone(block: int) -> None:
     for _ in range(20):
         train_step(model, optimizer)
         awn.resize_(model, optimizer)
-        for group in awn.find_groups(model):
+        for group in awn.advanced.find_groups(model):
             assert group.width.units == math.ceil(math.log(10) / group.width.nu.item())  # S(x) = 0.1 there
     assert 40 not in awn.widths(model).values()
 
@@ -455,7 +455,7 @@ def test_the_laws_hold_for_a_network_written_by_hand() -> None:
     optimizer = torch.optim.Adam(net.parameters(), lr=0.02)
     losses = [train_step(net, optimizer)]
     for channels, units in ((7, 33), (15, 5), (15, 40)):
-        for group, number in zip(awn.find_groups(net), (channels, units), strict=True):
+        for group, number in zip(awn.advanced.find_groups(net), (channels, units), strict=True):
             group.width.move_to_(number)
         old = net.middle._parameters["weight"]
         average = optimizer.state[old]["exp_avg"]

@@ -126,7 +126,7 @@ def test_a_run_learns_widths_and_the_task(tmp_path: Path) -> None:
     assert len(run.predict(model, loader(test))) == 4
     # The best checkpoint has widths of its own, which testing it brings the model to.
     saved = torch.load(best.best_model_path, weights_only=True)["state_dict"]
-    awn.set_units_(model, {"network.0": 7}, optimizer=None)
+    awn.advanced.set_units_(model, {"network.0": 7}, optimizer=None)
     score = run.test(model, loader(test), ckpt_path="best", verbose=False)[0]["accuracy"]
     assert score == pytest.approx(best.best_model_score.item())
     assert awn.widths(model)["network.0"] == saved["network.0.width._extra_state"][0]
@@ -187,7 +187,7 @@ def test_a_killed_run_goes_on_where_it_was(tmp_path: Path) -> None:
 # The gradient of a step
 
 PRIOR = awn.Prior(weight_scale=0.5, width_mean=0.1, width_scale=0.1)
-BUDGET = awn.Budget(units=50)
+BUDGET = awn.Budget(max_units=50)
 
 
 def steps_by_hand(
@@ -204,7 +204,7 @@ def steps_by_hand(
     for start in range(0, len(batches), accumulate):
         nll = torch.stack([model.training_step(batch) for batch in batches[start : start + accumulate]]).mean()
         optimizer.zero_grad()
-        awn.objective(nll, model, n_samples=400, prior=PRIOR, budget=BUDGET).total.backward()
+        awn.objective(nll, model, n_samples=400, prior=PRIOR, budget=BUDGET).backward()
         if clip is not None:
             nn.utils.clip_grad_norm_(model.parameters(), clip)
         optimizer.step()
@@ -263,7 +263,7 @@ class Manual(Classifier):
             optimizer.step()
 
     def configure_optimizers(self) -> Any:
-        learned = {group.width.log_nu for group in awn.find_groups(self)}
+        learned = {group.width.log_nu for group in awn.advanced.find_groups(self)}
         others = [parameter for parameter in self.parameters() if parameter not in learned]
         return torch.optim.SGD(others, lr=self.lr), torch.optim.SGD(list(learned), lr=self.lr)
 
@@ -325,7 +325,7 @@ def test_widths_are_looked_at_every_n_steps(monkeypatch: pytest.MonkeyPatch) -> 
         looked.append(run.global_step)
         return awn.resize_(*args, **options)
 
-    monkeypatch.setattr("awn.lightning.resize_", looking)
+    monkeypatch.setattr("awn.integrations.lightning.resize_", looking)
     run = trainer(callback=AdaptiveWidth(resize_every=3), max_steps=8)
     run.fit(Classifier(), loader(digits()[0]))
     assert looked == [3, 6]
@@ -340,7 +340,7 @@ class Twice(Classifier):
     """Adds the prior, as one does without the callback."""
 
     def training_step(self, batch: list[Tensor]) -> Tensor:
-        return awn.objective(super().training_step(batch), self, 300).total
+        return awn.objective(super().training_step(batch), self, 300)
 
 
 def test_a_prior_that_would_count_twice_is_warned_of_once() -> None:

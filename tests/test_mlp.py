@@ -80,7 +80,7 @@ def test_an_activation_may_have_parameters_of_its_own():
     model = network(activation=nn.PReLU())
     model(torch.randn(4, 3)).sum().backward()
     assert model.activation.weight.grad is not None
-    assert awn.count_parameters(model) == 12 * 4 + 2 * 13 + 1
+    assert awn.advanced.count_parameters(model) == 12 * 4 + 2 * 13 + 1
 
 
 def test_one_family_for_each_layer():
@@ -106,7 +106,7 @@ def test_a_shared_width_changes_every_layer():
     model = network(hidden_layers=3, shared_width=True, batch_norm=True, block=1)
     assert awn.widths(model) == {"hidden.0": 12}
     model.hidden[0].width.move_to_(20)
-    assert awn.resize_(model, None) == {"hidden.0": awn.Resize(before=12, after=20)}
+    assert awn.resize_(model, None) == {"hidden.0": awn.advanced.Resize(before=12, after=20)}
     assert [tuple(stored(layer).shape) for layer in (*model.hidden, model.output)] == [
         (20, 3),
         (20, 20),
@@ -210,7 +210,7 @@ def test_trains():
     for _ in range(100):
         loss = awn.objective(F.cross_entropy(model(x), y), model, 64)
         optimizer.zero_grad()
-        loss.total.backward()
+        loss.backward()
         optimizer.step()
         awn.resize_(model, optimizer)
     assert F.cross_entropy(model(x), y).item() < first / 4

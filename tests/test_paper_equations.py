@@ -13,7 +13,8 @@ from torch.distributions import Categorical, Normal
 from torch.nn import functional as F
 
 import awn
-from awn import AdaptiveMLP, Exponential, Importance, PowerLaw, Prior, Sigmoid
+from awn import AdaptiveMLP, Exponential, PowerLaw, Prior, Sigmoid
+from awn.advanced import Importance
 from awn.core.groups import find_groups
 from awn.core.initialise import kaiming_plus_
 
@@ -72,7 +73,7 @@ def data() -> tuple[Tensor, Tensor]:
 
 @pytest.mark.parametrize("rate", [1e-3, 0.05, 2.0])
 def test_masses_are_differences_of_the_exponentials_distribution_function(rate):
-    width = awn.Width(Exponential(rate=rate), block=1).double()
+    width = awn.advanced.Width(Exponential(rate=rate), block=1).double()
     nu = width.value
     expected = [(1 - math.exp(-nu * (x + 1))) - (1 - math.exp(-nu * x)) for x in range(width.units)]
     assert width.importance().tolist() == pytest.approx(expected, rel=1e-9)
@@ -80,7 +81,7 @@ def test_masses_are_differences_of_the_exponentials_distribution_function(rate):
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_masses_of_every_family_are_differences_of_its_distribution_function(family):
-    width = awn.Width(family, block=1).double()
+    width = awn.advanced.Width(family, block=1).double()
     expected = importance(family, torch.tensor(width.value, dtype=torch.float64), width.units)
     torch.testing.assert_close(width.importance(), expected)
 
@@ -92,7 +93,7 @@ def test_the_width_is_where_the_masses_so_far_reach_the_quantile(rate, k):
     while so_far < k:
         so_far += math.exp(-rate * units) - math.exp(-rate * (units + 1))
         units += 1
-    assert awn.Width(Exponential(rate=rate), quantile=k).units == units == math.ceil(-math.log(1 - k) / rate)
+    assert awn.advanced.Width(Exponential(rate=rate), quantile=k).units == units == math.ceil(-math.log(1 - k) / rate)
 
 
 # Rescaled activations
@@ -143,7 +144,7 @@ def test_the_objective_is_minus_the_elbo_over_n_up_to_a_constant(family, data):
     constants = []
     for _ in range(3):
         nll = awn.likelihood.categorical(model(x), y)
-        loss = awn.objective(nll, model, len(y), prior=prior).total
+        loss = awn.objective(nll, model, len(y), prior=prior)
         constants.append((loss + elbo(model, x, y, prior) / len(y)).item())
         parameters = list(model.parameters())
         found = torch.autograd.grad(loss, parameters)
@@ -163,7 +164,7 @@ def test_the_elbo_of_a_regression_has_the_gaussian_likelihood(data):
     model = network(Exponential.for_units(7))
     nll = awn.likelihood.gaussian(model(x), y, deviation=0.5)
     result = awn.objective(nll, model, 6, prior=Prior(weight_scale=None))
-    torch.testing.assert_close(result.total * 6, -Normal(forward_by_hand(model, x), 0.5).log_prob(y).sum())
+    torch.testing.assert_close(result * 6, -Normal(forward_by_hand(model, x), 0.5).log_prob(y).sum())
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])
@@ -174,7 +175,7 @@ def test_gradients_over_minibatches_are_unbiased(size, data):
 
     def gradient(rows: list[int]) -> list[Tensor]:
         nll = awn.likelihood.categorical(model(x[rows]), y[rows])
-        return list(torch.autograd.grad(awn.objective(nll, model, 6, prior=prior).total, list(model.parameters())))
+        return list(torch.autograd.grad(awn.objective(nll, model, 6, prior=prior), list(model.parameters())))
 
     batches = [gradient(list(rows)) for rows in itertools.combinations(range(6), size)]
     assert len(batches) == math.comb(6, size)
@@ -194,7 +195,7 @@ def test_the_gradient_of_nu_is_a_finite_difference_of_the_loss(family, folded, d
     prior = Prior(weight_scale=1.0, width_mean=family.start * 0.8, width_scale=family.start / 2, folded=folded)
 
     def loss() -> Tensor:
-        return awn.objective(awn.likelihood.categorical(model(x), y), model, 6, prior=prior).total
+        return awn.objective(awn.likelihood.categorical(model(x), y), model, 6, prior=prior)
 
     loss().backward()
     for layer in model.hidden:
@@ -220,7 +221,7 @@ def test_one_unit_more_changes_the_output_by_its_importance_times_its_weights_at
     x = 10 * torch.randn(50, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     width, before = model.hidden[0].width, model(x)
     f = importance(family, torch.tensor(width.value, dtype=torch.float64), 8)
-    awn.set_units_(model, {"hidden.0": 8}, None)
+    awn.advanced.set_units_(model, {"hidden.0": 8}, None)
     change = (model(x) - before).abs().detach()
     limit = f[7] * stored(model.output)[:, 7].abs().detach() * bound
     assert (change <= limit * (1 + 1e-9)).all()
@@ -235,7 +236,7 @@ def test_one_unit_more_in_the_middle_changes_the_output_by_what_later_weights_le
     before = model(x)
     value = torch.tensor(model.hidden[0].width.value, dtype=torch.float64)
     f = importance(family, value, 8)
-    awn.set_units_(model, {"hidden.0": 8}, None)
+    awn.advanced.set_units_(model, {"hidden.0": 8}, None)
     change = (model(x) - before).abs().detach()
     # tanh is bounded by 1 and has slopes of 1 at most, so that absolute weights bound what passes each layer.
     limit = stored(model.hidden[1])[:7, 7].abs() * f[7]
@@ -249,7 +250,7 @@ def test_one_unit_more_without_outgoing_weights_changes_nothing():
     model = network(Exponential.for_units(7), layers=2, new_units="zero")
     x = torch.randn(50, 3, dtype=torch.float64)
     before = model(x)
-    awn.set_units_(model, {"hidden.0": 8, "hidden.1": 8}, None)
+    awn.advanced.set_units_(model, {"hidden.0": 8, "hidden.1": 8}, None)
     torch.testing.assert_close(model(x), before, rtol=1e-12, atol=1e-12)
 
 

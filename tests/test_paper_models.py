@@ -111,7 +111,7 @@ def test_an_adaptive_network_becomes_a_plain_one_of_the_same_function(network, d
     model = build(network, found, LEARNED).eval()
     plain = awn.finalize(model)
     torch.testing.assert_close(plain(found.test.x), model(found.test.x), rtol=1e-4, atol=1e-5)
-    assert not awn.find_groups(plain)
+    assert not awn.advanced.find_groups(plain)
 
 
 def test_no_hidden_layer_is_a_linear_model():
@@ -126,7 +126,7 @@ def test_a_resnet_of_twenty_layers_has_twenty_layers_with_weights():
     weighted = [layer for layer in model.modules() if isinstance(layer, nn.Conv2d | nn.Linear)]
     assert len(weighted) == 20
     assert (
-        awn.count_parameters(model) == 269_722 + 0
+        awn.advanced.count_parameters(model) == 269_722 + 0
     )  # the count that is known for CIFAR-10, without shortcuts' weights
 
 

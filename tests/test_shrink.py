@@ -122,8 +122,8 @@ SHRUNK: dict[str, Callable[[Any], Any]] = {
     "one layer": lambda model: awn.truncate(model, units={"hidden.0": 7}),
     "a total": lambda model: awn.truncate(model, units=31, scope="global"),
     "parameters": lambda model: awn.truncate(model, max_params=400),
-    "removed units": lambda model: awn.remove_units(model, {"hidden.0": range(0, 30, 2)}),
-    "the most important": lambda model: awn.remove_units(model, {"hidden.0": range(20)}),
+    "removed units": lambda model: awn.advanced.remove_units(model, {"hidden.0": range(0, 30, 2)}),
+    "the most important": lambda model: awn.advanced.remove_units(model, {"hidden.0": range(20)}),
     "compressed": lambda model: awn.compress(model, lambda m: min(1.0, total(m) / 33)),
 }
 
@@ -177,7 +177,7 @@ def test_a_fraction_of_the_whole_is_cut_at_one_common_quantile(keep: float) -> N
     small = awn.truncate(model, keep=keep, scope="global")
     assert abs(total(small) - keep * total(model)) <= 1
     # Exponential: S(n) = e^(−rate·n), so that one quantile means one rate·n, to within a unit.
-    rates = [group.width.value for group in awn.find_groups(small)]
+    rates = [group.width.value for group in awn.advanced.find_groups(small)]
     reached = [rate * units for rate, units in zip(rates, awn.widths(small).values(), strict=True)]
     assert abs(reached[0] - reached[1]) <= max(rates)
 
@@ -285,9 +285,9 @@ def test_what_cannot_be_done_is_refused(options: dict[str, Any], message: str) -
     "shrink",
     [
         lambda model: awn.truncate(model, keep=0.5),
-        lambda model: awn.remove_units(model, {}),
+        lambda model: awn.advanced.remove_units(model, {}),
         lambda model: awn.compress(model, lambda m: 1.0),
-        lambda model: awn.activation_magnitudes(model, torch.zeros(1, 2)),
+        lambda model: awn.advanced.activation_magnitudes(model, torch.zeros(1, 2)),
     ],
 )
 def test_a_model_without_widths_is_refused(shrink: Callable[[Any], Any]) -> None:
@@ -301,7 +301,7 @@ def test_a_model_without_widths_is_refused(shrink: Callable[[Any], Any]) -> None
 def chosen(case: str, model: Any) -> dict[str, dict[str, Any]]:
     """Ways to choose units to remove, for every learned width of a model."""
     widths = awn.widths(model)
-    magnitudes = awn.activation_magnitudes(model, torch.randn(20, IN, dtype=torch.float64))
+    magnitudes = awn.advanced.activation_magnitudes(model, torch.randn(20, IN, dtype=torch.float64))
     return {
         "the most important": {name: range(units // 2) for name, units in widths.items()},
         "the least important": {name: range(units // 2, units) for name, units in widths.items()},
@@ -319,7 +319,7 @@ def test_removing_units_silences_them_and_keeps_the_importance_of_the_rest(case:
     model = trained(case, block=block)
     for how, removed in chosen(case, model).items():
         before = snapshot(model)
-        small = awn.remove_units(model, removed)
+        small = awn.advanced.remove_units(model, removed)
         assert_same(before, snapshot(model), how)
         expected = {name: units - len(removed.get(name, ())) for name, units in awn.widths(model).items()}
         assert awn.widths(small) == expected
@@ -332,7 +332,7 @@ def test_removing_units_silences_them_and_keeps_the_importance_of_the_rest(case:
 def test_removing_units_works_in_every_family(family: Any) -> None:
     model = trained("2 layers", importance=family)
     removed = {"hidden.0": [0, 5, 39], "hidden.1": range(7, 20)}
-    assert_same_outputs(awn.remove_units(model, removed), silenced(model, removed))
+    assert_same_outputs(awn.advanced.remove_units(model, removed), silenced(model, removed))
 
 
 def test_removing_channels_that_are_flattened() -> None:
@@ -342,7 +342,7 @@ def test_removing_channels_that_are_flattened() -> None:
     for _ in range(3):
         train_step(net, optimizer)
     removed = [0, 4, 5, 11]
-    small = awn.remove_units(net, {"conv": removed})
+    small = awn.advanced.remove_units(net, {"conv": removed})
     silent = copy.deepcopy(net)
     with torch.no_grad():
         for channel in removed:
@@ -369,7 +369,7 @@ def test_units_that_cannot_be_removed_are_refused(units: Any, message: str) -> N
     model = build("2 layers")
     before = snapshot(model)
     with pytest.raises(awn.AwnError, match=message):
-        awn.remove_units(model, units)
+        awn.advanced.remove_units(model, units)
     assert_same(before, snapshot(model))
 
 
@@ -379,7 +379,7 @@ def test_units_that_cannot_be_removed_are_refused(units: Any, message: str) -> N
 def test_activation_magnitudes_in_closed_form() -> None:
     model = trained("2 layers")
     x, _ = batch(model)
-    found = awn.activation_magnitudes(model, x)
+    found = awn.advanced.activation_magnitudes(model, x)
     tensors = {name: leading(t.detach(), active_shapes(model)[name]) for name, t in tensors_of(model).items()}
     first = torch.tanh(x @ tensors["hidden.0.weight"].T + tensors["hidden.0.bias"])
     rate = model.hidden[0].width.nu.detach()
@@ -392,7 +392,7 @@ def test_activation_magnitudes_in_closed_form() -> None:
 def test_activation_magnitudes_of_flattened_channels_are_one_a_channel() -> None:
     net = adaptive_net(12, 20).double().eval()
     x = torch.randn(9, IN, dtype=torch.float64)
-    found = awn.activation_magnitudes(net, x)
+    found = awn.advanced.activation_magnitudes(net, x)
     channels = torch.tanh(net.norm(net.conv(x[:, None, :]))).abs().mean((0, 2))
     torch.testing.assert_close(found["conv"], channels.detach())
     assert found["middle"].shape == (20,)
@@ -406,7 +406,7 @@ def test_activation_magnitudes_leave_the_model_as_it_was(case: str) -> None:
         model.norms[0].eval()
     x, _ = batch(model)
     before = snapshot(model)
-    first, second = (awn.activation_magnitudes(model, x) for _ in range(2))
+    first, second = (awn.advanced.activation_magnitudes(model, x) for _ in range(2))
     assert_same(first, second)  # no dropout, and no statistics that move
     assert_same(before, snapshot(model))
     assert not any(module._forward_pre_hooks for module in model.modules())
@@ -416,7 +416,7 @@ def test_activation_magnitudes_leave_the_model_as_it_was_when_it_fails() -> None
     model = trained("dropout").train()
     before = snapshot(model)
     with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
-        awn.activation_magnitudes(model, torch.zeros(4, IN + 1, dtype=torch.float64))
+        awn.advanced.activation_magnitudes(model, torch.zeros(4, IN + 1, dtype=torch.float64))
     assert_same(before, snapshot(model))
     assert not any(module._forward_pre_hooks for module in model.modules())
 
@@ -426,7 +426,7 @@ def test_activation_magnitudes_leave_the_model_as_it_was_when_it_fails() -> None
 
 SHRINK_A_BATCH_NORM: dict[str, Callable[[Any, Any], Any]] = {
     "truncate": lambda model, batches: awn.truncate(model, units=11, calibrate=batches),
-    "remove_units": lambda model, batches: awn.remove_units(
+    "remove_units": lambda model, batches: awn.advanced.remove_units(
         model, {"hidden.0": range(11, 40), "hidden.1": range(11, 39)}, calibrate=batches
     ),
     "compress": lambda model, batches: awn.compress(

@@ -89,7 +89,7 @@ def test_an_optimizer_built_after_loading_goes_on_as_the_other_would(
 def test_an_optimizer_built_before_loading_is_rewired(here: int, there: int, block: int, other_block: int) -> None:
     model, optimizer = trained("batch norm", here, block)
     other, other_optimizer = trained("batch norm", there, other_block)
-    assert awn.load_state_dict_(model, other.state_dict(), optimizer) is None
+    assert awn.advanced.load_state_dict_(model, other.state_dict(), optimizer) is None
     assert_equal_models(model, other)
     assert {id(p) for p in optimizer.param_groups[0]["params"]} == {id(p) for p in model.parameters()}
     optimizer.load_state_dict(copy.deepcopy(other_optimizer.state_dict()))  # or torch shares it
@@ -156,7 +156,7 @@ def test_several_optimizers_are_rewired_on_loading(here: int, there: int) -> Non
     named = tensors_of(model)
     weights = torch.optim.Adam([p for p in named.values() if p.dim() == 2])
     others = torch.optim.SGD([p for p in named.values() if p.dim() < 2], lr=0.1)
-    awn.load_state_dict_(model, other.state_dict(), [weights, others])
+    awn.advanced.load_state_dict_(model, other.state_dict(), [weights, others])
     assert_equal_models(model, other)
     held = {id(p) for one in (weights, others) for group in one.param_groups for p in group["params"]}
     assert held == {id(p) for p in model.parameters()}
@@ -235,7 +235,7 @@ def test_nested_models_take_their_widths_too(rewired: bool) -> None:
     model, other = Pair(7, 90), Pair(90, 7)
     optimizer = torch.optim.Adam(model.parameters())
     if rewired:
-        awn.load_state_dict_(model, other.state_dict(), optimizer)
+        awn.advanced.load_state_dict_(model, other.state_dict(), optimizer)
     else:
         model.load_state_dict(other.state_dict())
         optimizer = torch.optim.Adam(model.parameters())
@@ -261,7 +261,7 @@ def test_an_optimizer_that_lacks_one_of_two_networks_leaves_both_as_they_were() 
     optimizer = torch.optim.Adam([*model.before.parameters(), *model.one.parameters(), *model.after.parameters()])
     before = snapshot(model, optimizer)
     with pytest.raises(awn.AwnError, match=r"does not hold '(two\.)?hidden\.0\.weight'"):
-        awn.load_state_dict_(model, other.state_dict(), optimizer)
+        awn.advanced.load_state_dict_(model, other.state_dict(), optimizer)
     assert_same(before, snapshot(model, optimizer))
 
 
@@ -282,7 +282,7 @@ class WithNotes(nn.Module):
 
 def test_extra_state_of_others_that_is_no_tensor_is_let_through() -> None:
     model, other = WithNotes("mine"), WithNotes("theirs")
-    awn.load_state_dict_(model, other.state_dict(), torch.optim.Adam(model.parameters()))
+    awn.advanced.load_state_dict_(model, other.state_dict(), torch.optim.Adam(model.parameters()))
     assert model.note == {"note": "theirs"}
     assert awn.widths(model) == {"net.hidden.0": 20}
 
@@ -291,7 +291,7 @@ def test_extra_state_of_others_that_is_no_tensor_is_let_through() -> None:
 def test_a_network_connected_by_hand_loads_across_widths(here: int, there: int) -> None:
     model, other = adaptive_net(here, 20), adaptive_net(there, 33)
     optimizer = torch.optim.Adam(model.parameters())
-    awn.load_state_dict_(model, other.state_dict(), optimizer)
+    awn.advanced.load_state_dict_(model, other.state_dict(), optimizer)
     assert awn.widths(model) == awn.widths(other)
     x = torch.randn(5, IN)
     assert torch.equal(model.eval()(x), other.eval()(x))
@@ -322,7 +322,7 @@ def test_a_state_dict_of_another_model_is_refused_and_nothing_changed(
     state = make().state_dict()
     before = snapshot(model, optimizer)
     with pytest.raises(awn.AwnError, match=message):
-        awn.load_state_dict_(model, state, optimizer)
+        awn.advanced.load_state_dict_(model, state, optimizer)
     assert_same(before, snapshot(model, optimizer))
 
 
@@ -374,7 +374,7 @@ def test_a_damaged_state_dict_is_refused_and_nothing_changed(
     state = change(trained("2 layers", 90)[0].state_dict())
     before = snapshot(model, optimizer)
     with pytest.raises(awn.AwnError):
-        awn.load_state_dict_(model, state, optimizer)
+        awn.advanced.load_state_dict_(model, state, optimizer)
     assert_same(before, snapshot(model, optimizer))
 
 
@@ -395,7 +395,7 @@ def test_damage_in_the_second_of_two_networks_leaves_both_as_they_were() -> None
     state["two.hidden.0.width._extra_state"] = torch.tensor([500.0, 0.9, 1.0], dtype=torch.float64)
     before = snapshot(model, optimizer)
     with pytest.raises(awn.AwnError, match=r"hidden\.0.*500 units"):
-        awn.load_state_dict_(model, state, optimizer)
+        awn.advanced.load_state_dict_(model, state, optimizer)
     assert_same(before, snapshot(model, optimizer))
 
 
@@ -404,5 +404,5 @@ def test_an_optimizer_that_cannot_follow_is_refused_before_anything_is_loaded() 
     optimizer = torch.optim.LBFGS(model.parameters())
     before = snapshot(model, optimizer)
     with pytest.raises(awn.AwnError, match="LBFGS"):
-        awn.load_state_dict_(model, trained("2 layers", 90)[0].state_dict(), optimizer)
+        awn.advanced.load_state_dict_(model, trained("2 layers", 90)[0].state_dict(), optimizer)
     assert_same({**before, "random": None}, {**snapshot(model, optimizer), "random": None})

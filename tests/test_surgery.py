@@ -424,7 +424,7 @@ def test_set_units_refuses_what_is_no_width(units: Any, message: str) -> None:
     model = build("2 layers")
     before = snapshot(model)
     with pytest.raises(awn.AwnError, match=message):
-        awn.set_units_(model, units, None)
+        awn.advanced.set_units_(model, units, None)
     assert_same(before, snapshot(model))
 
 
@@ -489,7 +489,7 @@ def test_connecting_leaves_nothing_in_the_slots_of_inert_units() -> None:
         net.head.bias,
     ]
     squares = sum(weight.detach().double().square().sum().item() for weight in weights)
-    prior = awn.objective(torch.zeros(()), net, n_samples=7, prior=awn.Prior(weight_scale=2.0)).weights
+    prior = awn.loss.terms(torch.zeros(()), net, n_samples=7, prior=awn.Prior(weight_scale=2.0))["weights"]
     assert prior.item() == pytest.approx(squares / (2 * 2.0**2) / 7, rel=1e-5)
 
 
@@ -731,7 +731,7 @@ def test_any_sequence_of_widths_keeps_the_invariants(
         if with_a_step:
             train_step(model, optimizer)
         asked = {"hidden.0": first, "hidden.1": second}
-        for group in awn.find_groups(model):
+        for group in awn.advanced.find_groups(model):
             group.width.move_to_(asked[group.name])
         present = awn.widths(model)
         smaller = active_shapes(model, [min(present[name], asked[name]) for name in asked])
@@ -748,7 +748,7 @@ def test_any_sequence_of_widths_keeps_the_invariants(
 
 
 def check_shapes(model: Any, optimizer: Optimizer, block: int) -> None:
-    capacities = [group.width.capacity for group in awn.find_groups(model)]
+    capacities = [group.width.capacity for group in awn.advanced.find_groups(model)]
     for name, shape in active_shapes(model, capacities).items():
         tensor = tensors_of(model)[name]
         assert tuple(tensor.shape) == shape, name

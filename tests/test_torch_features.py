@@ -73,7 +73,7 @@ def test_an_average_follows_the_widths(use_buffers: bool) -> None:
     optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
     for _ in resizing(model, optimizer, SIZES):
         random_numbers = torch.get_rng_state()
-        awn.follow_widths_(average, model)
+        awn.advanced.follow_widths_(average, model)
         assert torch.equal(torch.get_rng_state(), random_numbers)
         average.update_parameters(model)
         for name, part in active_parts(model).items():
@@ -104,13 +104,13 @@ def test_an_average_of_the_same_widths_is_left_alone() -> None:
     model = adapted()
     average = AveragedModel(model)
     before = list(average.parameters())
-    assert awn.follow_widths_(average, model) == {}
+    assert awn.advanced.follow_widths_(average, model) == {}
     assert all(now is then for now, then in zip(average.parameters(), before, strict=True))
 
 
 def test_an_average_of_another_model_is_refused() -> None:
     with pytest.raises(ArgumentError, match="of the same model"):
-        awn.follow_widths_(AveragedModel(build("1 layer")), adapted())
+        awn.advanced.follow_widths_(AveragedModel(build("1 layer")), adapted())
 
 
 # Gradients recomputed
@@ -174,7 +174,7 @@ def test_autocast_learns_widths_in_half_precision() -> None:
             assert output.dtype == torch.float16
             loss = F.mse_loss(output.float(), y)
         torch.testing.assert_close(loss, exact, rtol=0.02, atol=0.01)
-        total = awn.objective(loss, model, n_samples=64).total
+        total = awn.objective(loss, model, n_samples=64)
         optimizer.zero_grad()
         scaler.scale(total).backward()
         scaler.step(optimizer)
@@ -238,7 +238,7 @@ def test_a_compiled_model_is_compiled_once_for_thirty_widths() -> None:
         losses = []
         for call, model, optimizer in pairs:
             torch.manual_seed(step)
-            changed = awn.set_units_(model, {"0": units, "3": widths[-1 - step]}, optimizer)
+            changed = awn.advanced.set_units_(model, {"0": units, "3": widths[-1 - step]}, optimizer)
             x, y = batch(model)
             loss = F.mse_loss(call(x), y)
             optimizer.zero_grad()
@@ -278,7 +278,7 @@ def test_what_compile_returned_is_the_model_to_all_functions(tmp_path: Path) -> 
     assert awn.widths(awn.load(tmp_path)) == awn.widths(model)
     assert isinstance(awn.finalize(compiled), nn.Sequential)
     asked = dict.fromkeys(awn.widths(model), 20)
-    awn.set_units_(compiled, asked, optimizer=None)
+    awn.advanced.set_units_(compiled, asked, optimizer=None)
     assert awn.widths(model) == asked
     with pytest.raises(awn.AwnError, match="compile"):
         awn.adapt_(torch.compile(nn.Sequential(nn.Linear(2, 4), nn.ReLU(), nn.Linear(4, 2)), backend="eager"))

@@ -93,7 +93,7 @@ class Force(Callback):
 
     def on_step_end(self, progress: Progress, resized: dict[str, Resize]) -> None:
         if progress.step % 4 == 0 and self.units:
-            awn.set_units_(progress.model, {"hidden.0": self.units.pop(0)}, progress.optimizer)
+            awn.advanced.set_units_(progress.model, {"hidden.0": self.units.pop(0)}, progress.optimizer)
 
 
 def same_state(first: dict[str, Any], second: dict[str, Any]) -> bool:
@@ -289,7 +289,7 @@ def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch, module: str, 
 
 def test_a_row_has_the_loss_terms_the_score_and_every_layer(tmp_path: Path) -> None:
     model = network(hidden_layers=2)
-    budget = awn.Budget(units=10)
+    budget = awn.Budget(max_units=10)
     history = train(model, validation=rings(seed=1), budget=budget, folder=tmp_path)
     for number, row in enumerate(history, start=1):
         assert row["epoch"] == number
@@ -453,7 +453,7 @@ OTHERS: dict[str, dict[str, Any]] = {
     "lr": {"options": replace(SHORT, lr=0.5)},
     "seed": {"options": replace(SHORT, seed=5)},
     "prior": {"prior": awn.Prior(weight_scale=3.0)},
-    "budget": {"budget": awn.Budget(units=5)},
+    "budget": {"budget": awn.Budget(max_units=5)},
     "model": {"model": network(quantile=0.8)},
     "samples": {"data": rings(32)},
     "rows of the table": {"data": rings(seed=9)},

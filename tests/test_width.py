@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import awn
-from awn import AdaptiveMLP, AwnError, Exponential, PowerLaw, Prior, Sigmoid, Width
+from awn import AdaptiveMLP, AwnError, Exponential, PowerLaw, Prior, Sigmoid
+from awn.advanced import Width
 from awn.errors import NonFiniteError
 
 FAMILIES = [
@@ -189,7 +190,7 @@ def test_move_to_asks_for_that_many_units():
     model = network()
     width_of(model).move_to_(57)
     assert awn.widths(model) == {"hidden.0": 20}
-    assert awn.resize_(model, None) == {"hidden.0": awn.Resize(before=20, after=57)}
+    assert awn.resize_(model, None) == {"hidden.0": awn.advanced.Resize(before=20, after=57)}
 
 
 # Capacity

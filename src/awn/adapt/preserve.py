@@ -33,7 +33,7 @@ def unit_strength(group: WidthGroup) -> Tensor:
 
     >>> import awn
     >>> model = awn.AdaptiveMLP(2, 2, importance=awn.Exponential.for_units(3), block=1)
-    >>> unit_strength(awn.find_groups(model)[0]).shape
+    >>> unit_strength(awn.advanced.find_groups(model)[0]).shape
     torch.Size([3])
     """
     scales = [axis for axis in group.axes if isinstance(axis.module, _Norm) and axis.name == "weight"]

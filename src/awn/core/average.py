@@ -22,8 +22,8 @@ def follow_widths_(average: nn.Module, model: nn.Module) -> dict[str, Resize]:
     >>> from torch.optim.swa_utils import get_ema_multi_avg_fn
     >>> model = awn.AdaptiveMLP(2, 2)
     >>> average = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(0.999))
-    >>> _ = awn.set_units_(model, {"hidden.0": 300}, optimizer=None)      # in a real run: resize_
-    >>> awn.follow_widths_(average, model)
+    >>> _ = set_units_(model, {"hidden.0": 300}, optimizer=None)      # in a real run: resize_
+    >>> follow_widths_(average, model)
     {'hidden.0': Resize(before=231, after=300)}
     >>> average.update_parameters(model)
     """

@@ -52,7 +52,7 @@ class Axis:
     @property
     def tensor(self) -> Tensor:
         """The stored tensor: a weight before any gate."""
-        tensor = self.module._parameters.get(self.name)
+        tensor: Tensor | None = self.module._parameters.get(self.name)
         if tensor is None:
             tensor = self.module._buffers.get(self.name)
         if tensor is None:

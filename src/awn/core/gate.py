@@ -28,8 +28,10 @@ from torch import Tensor, nn
 from torch.fx._symbolic_trace import is_fx_symbolic_tracing
 from torch.nn import functional as F
 
+from awn.basics.tracing import is_traced
 from awn.core.width import Width
 from awn.errors import ArgumentError, GateError
+from awn.parallel.sharded import refuse_sharded
 from awn.parallel.watch import Watch
 
 
@@ -53,6 +55,8 @@ class Gate:
         """The importance of every entry that the weight reads, in the weight's dtype."""
         if self.watch is not None:
             self.watch.look(weight)
+        if type(weight) is not nn.Parameter:
+            refuse_sharded([weight])
         importance = self.width.importance()
         if importance.dtype != weight.dtype:
             importance = importance.to(weight.dtype)
@@ -81,7 +85,8 @@ class Gated:
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Pickle as the plain class does, and gate the copy: pickle could not find a gated class by its name."""
         self._check_writes()
-        make, arguments, *state = super().__reduce_ex__(protocol)
+        reduced: tuple[Any, ...] = tuple(super().__reduce_ex__(protocol))
+        make, arguments, *state = reduced
         arguments = tuple(self._plain if argument is type(self) else argument for argument in arguments)
         return (_make_gated, (tuple(self._gates), make, arguments), *state)
 
@@ -97,8 +102,7 @@ class Gated:
 
     def _watch_writes(self, product: Tensor | None) -> None:
         """Keep the version counter of a product that others may write to, and none of its memory."""
-        traced = torch.compiler.is_compiling() or torch.jit.is_tracing() or torch._C._are_functorch_transforms_active()
-        if type(product) is Tensor and not traced and not product.is_inference():
+        if type(product) is Tensor and not is_traced() and not product.is_inference():
             written = product.detach()
             written.data = product.new_empty(0)
             self.__dict__["_written"] = written
@@ -147,7 +151,7 @@ def ungate_(layer: nn.Module, width: Width) -> None:
     layer._check_writes()
     left = {name: tuple(gate for gate in gates if gate.width is not width) for name, gates in layer._gates.items()}
     left = {name: gates for name, gates in left.items() if gates}
-    plain = layer._plain
+    plain: Any = layer._plain
     layer.__class__ = _gated_class(plain, tuple(left)) if left else plain
     if left:
         layer.__dict__["_gates"] = left
@@ -235,7 +239,8 @@ def _gated_class(plain: type[nn.Module], names: tuple[str, ...]) -> Any:
         content["forward"] = _linear_forward
     content |= {name: _as_plain(name) for name in ("reset_parameters", "register_parameter") if name in dir(plain)}
     try:
-        gated = type(plain)(f"Gated{plain.__name__}", (Gated, plain), content)
+        metaclass: Any = type(plain)
+        gated = metaclass(f"Gated{plain.__name__}", (Gated, plain), content)
     except TypeError as error:
         raise ArgumentError(f"{plain.__name__} cannot be gated, because it allows no subclass: {error}") from error
     _classes[plain, names] = gated
@@ -278,10 +283,9 @@ def _read(layer: Any, name: str) -> Tensor | None:
 def _linear_forward(self: Any, input: Tensor) -> Tensor:
     """The forward of a gated linear layer: it scales the inputs or the weight, whichever has fewer entries."""
     weight, gates = self._parameters["weight"], self._gates["weight"]
-    # A tracer or a compiler would bind the choice to the size of this batch.
-    traced = torch.compiler.is_compiling() or torch.jit.is_tracing() or "_products" in self.__dict__
     inputs_are_few = (
-        not traced
+        not is_traced()  # which would bind the choice to the size of this batch
+        and "_products" not in self.__dict__
         and type(input) is Tensor
         and len(gates) == 1
         and gates[0].dim == 1

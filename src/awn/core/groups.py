@@ -92,9 +92,9 @@ def check_layers(groups: Sequence[WidthGroup], names: Iterable[str]) -> None:
 def connect_(width: Width, axes: Sequence[Axis]) -> None:
     """Give the axes one learned width: register it on the first producer, and gate every consumer.
 
-    The tensors must already have the width's capacity. Their weights stay as they are; the paper's start, which
-    allows for the importance, is drawn by `awn.core.initialise.kaiming_plus_(awn.find_groups(model))`. To have a plain
-    `model.load_state_dict` follow widths, call `awn.core.state.follow_state_dicts_(model)` once.
+    The tensors must already have the width's capacity. Their weights stay as they are. To draw them as the paper does,
+    which allows for the importance, call `awn.advanced.kaiming_plus_` on the model's groups. To have a plain
+    `model.load_state_dict` follow widths, call `awn.advanced.follow_state_dicts_(model)` once.
 
     >>> from awn import Exponential
     >>> from awn.core.axes import consumed_by, produced_by

@@ -45,7 +45,7 @@ def kaiming_plus_(groups: Sequence[WidthGroup], generator: torch.Generator | Non
 
     >>> import awn
     >>> model = awn.AdaptiveMLP(2, 2, hidden_layers=2)
-    >>> kaiming_plus_(awn.find_groups(model), generator=torch.Generator().manual_seed(0))
+    >>> kaiming_plus_(awn.advanced.find_groups(model), generator=torch.Generator().manual_seed(0))
     """
     inputs = active_inputs(groups)
     for tensor, axes in axes_by_tensor(groups).items():

@@ -19,11 +19,14 @@ from awn.core.importance import Importance
 
 
 class Asked(NamedTuple):
-    """The layer whose importance is asked for: `active` is 0 for inert slots, the amplitude for the others."""
+    """A layer whose importance is asked for.
+
+    `units` counts its slots from 0; `active` is 0 for inert slots, the amplitude for the others.
+    """
 
     family: Importance
     log_nu: float
-    index: Tensor
+    units: Tensor
     active: Tensor
 
 
@@ -57,7 +60,7 @@ class KnownImportance(torch.autograd.Function):
 
 
 def compute_known(layers: Sequence[Asked]) -> list[Known | None]:
-    """The importances of layers; None for one on an accelerator, or whose family states no slope.
+    """The importances of layers; None for one whose family states no slope.
 
     >>> from awn.core.importance import Exponential
     >>> (known,) = compute_known([Asked(Exponential(scale="unit"), 0.0, torch.arange(3.0), torch.ones(3))])
@@ -67,12 +70,11 @@ def compute_known(layers: Sequence[Asked]) -> list[Known | None]:
     found: list[Known | None] = [None] * len(layers)
     alike: dict[Any, list[int]] = {}
     for number, layer in enumerate(layers):
-        if layer.index.is_cpu:
-            alike.setdefault((_without_start(layer.family), layer.index.dtype), []).append(number)
+        alike.setdefault((_without_start(layer.family), layer.units.dtype), []).append(number)
     # Autograd cannot use tensors made in inference mode, and these may outlive it.
     with torch.inference_mode(False), torch.no_grad():
         for (family, dtype), numbers in alike.items():
-            longest = max((layers[number].index for number in numbers), key=len)
+            longest = max((layers[number].units for number in numbers), key=len)
             above = torch.tensor([[layers[number].log_nu] for number in numbers], dtype=dtype).exp_()
             computed = family.importance_and_slope(longest, above + family.lower if family.lower else above)
             if computed is None:

@@ -16,7 +16,7 @@ from awn.basics.checks import check_units
 from awn.core.count import axes_by_tensor
 from awn.core.gate import Gate, gates_of
 from awn.core.groups import WidthGroup, check_layers, non_finite_tensors, require_groups
-from awn.core.optimizers import Optimizers, check_optimizers, list_optimizers, warn_of_decay
+from awn.core.optimizers import Optimizers, check_optimizers, check_prior_decay, list_optimizers, warn_of_decay
 from awn.core.replace import Move, clear_slots_, commit_, prepare
 from awn.core.width import know_importances
 from awn.errors import ArgumentError, NonFiniteError
@@ -64,24 +64,24 @@ def resize_(
             raise NonFiniteError(_lost_number(model, group, optimizers, error)) from None
     if optimizers and any(group.width.optimizer_may_be_stale for group in groups):
         _catch_up_(model, groups, optimizers)
+    if optimizers:
+        check_prior_decay(groups, optimizers)
     changed = settled != [(group.width.units, log_nu) for group, log_nu in zip(groups, stored, strict=True)]
     targets = {group.name: units for group, (units, _) in zip(groups, settled, strict=True)}
     moves = _plan(groups, targets, {}) if changed else {}
     _keep_in_step(model, groups, moves)
     if not changed:
-        know_importances([group.width for group in groups], stored)
+        know_importances([group.width for group in groups])
         return {}
     drifted = [(group, was, now) for group, was, (_, now) in zip(groups, stored, settled, strict=True) if was != now]
     for group, _, now in drifted:  # past a bound: back to it, before new units are drawn by their importance
         group.width.move_(now)
     try:
-        resized = _move_(model, groups, moves, optimizers, generator)
+        return _move_(model, groups, moves, optimizers, generator)
     except Exception:
         for group, was, _ in drifted:
             group.width.move_(was)
         raise
-    know_importances([group.width for group in groups], [log_nu for _, log_nu in settled])
-    return resized
 
 
 def set_units_(
@@ -95,7 +95,7 @@ def set_units_(
     """Give the named layers a number of units, whatever their ν says; returns those that changed.
 
     >>> import awn
-    >>> awn.set_units_(awn.AdaptiveMLP(2, 2), {"hidden.0": 10}, optimizer=None)
+    >>> set_units_(awn.AdaptiveMLP(2, 2), {"hidden.0": 10}, optimizer=None)
     {'hidden.0': Resize(before=231, after=10)}
     """
     _check_generator(generator)

@@ -29,7 +29,7 @@ def load_state_dict_(model: nn.Module, state: Mapping[str, Any], optimizer: Opti
     >>> import awn, torch
     >>> wide, narrow = awn.AdaptiveMLP(2, 2), awn.AdaptiveMLP(2, 2, importance=awn.Exponential.for_units(8))
     >>> optimizer = torch.optim.Adam(narrow.parameters())
-    >>> awn.load_state_dict_(narrow, wide.state_dict(), optimizer)
+    >>> load_state_dict_(narrow, wide.state_dict(), optimizer)
     >>> awn.widths(narrow)
     {'hidden.0': 231}
     """

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from awn.basics.checks import check_number, check_quantile, check_units
+from awn.basics.tracing import is_traced
 from awn.core.axis import Axis
 from awn.core.importance import Exponential, Importance, round_up
 from awn.core.known import Asked, Known, KnownImportance, compute_known
@@ -78,6 +79,8 @@ class Width(nn.Module):
         self.amplitude = amplitude
         #: Every tensor dimension that has this width; filled in by `awn.core.groups.connect_`.
         self.axes: tuple[Axis, ...] = ()
+        #: The prior on the group's weights, as the weight decay of each that an optimizer applies; None if none does.
+        self.prior_decay: tuple[float, ...] | None = None
         #: Whether the next optimizer is yet to be checked: at first, and after changes without one at hand.
         self.optimizer_may_be_stale = True
 
@@ -133,17 +136,12 @@ class Width(nn.Module):
         log_nu, known = self.log_nu.item(), self._known
         if known is not None and known.log_nu == log_nu and known.family is self.family:
             return known
-        know_importances([self], [log_nu])
+        know_importances([self])
         return self._known
 
     def _must_trace(self) -> bool:
         """Whether the operations themselves are needed, or ν cannot be read without waiting for an accelerator."""
-        return (
-            not self.log_nu.is_cpu
-            or torch.compiler.is_compiling()
-            or torch._C._are_functorch_transforms_active()
-            or torch.jit.is_tracing()
-        )
+        return is_traced() or not self.log_nu.is_cpu
 
     def soft_units(self) -> Tensor:
         """The width before it is rounded up, S⁻¹(1 − k): a tensor that gradients flow through."""
@@ -241,7 +239,7 @@ class Width(nn.Module):
         if units > self.capacity:
             raise CheckpointError(
                 f"the state dict gives a layer {int(units)} units, but its tensors have room for {self.capacity}. "
-                "Load the whole model, with awn.load_state_dict_(model, state)."
+                "Load the whole model, with awn.advanced.load_state_dict_(model, state)."
             )
         self.quantile, self.amplitude = quantile, amplitude
         self.set_units(int(units), self.capacity)
@@ -285,16 +283,15 @@ class Width(nn.Module):
         return {**self.__dict__, "_known": None}
 
 
-def know_importances(widths: Sequence[Width], log_nus: Sequence[float]) -> None:
-    """Compute the importances of several widths together, at given ν, for the forwards until ν changes.
+def know_importances(widths: Sequence[Width]) -> None:
+    """Compute the importances of several widths together, for the forwards until their ν changes.
 
     >>> widths = [Width(Exponential.for_units(units)) for units in (8, 20)]
-    >>> know_importances(widths, [width.log_nu.item() for width in widths])
+    >>> know_importances(widths)
     """
-    asked = [
-        Asked(width.family, log_nu, width.index, width.active) for width, log_nu in zip(widths, log_nus, strict=True)
-    ]
-    for width, known in zip(widths, compute_known(asked), strict=True):
+    on_cpu = [width for width in widths if width.log_nu.is_cpu]  # elsewhere, reading ν would wait for the device
+    asked = [Asked(width.family, width.log_nu.item(), width.index, width.active) for width in on_cpu]
+    for width, known in zip(on_cpu, compute_known(asked), strict=True):
         width._known = known
 
 
