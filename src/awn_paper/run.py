@@ -14,6 +14,8 @@ from torch.nn import functional as F
 from torch.optim import SGD, Adam
 from torch.optim import Optimizer as TorchOptimizer
 
+from awn.basics.plain import short, to_plain
+from awn.basics.thin import thin
 from awn.core.count import count_parameters
 from awn.core.groups import find_groups
 from awn.errors import NonFiniteError
@@ -21,14 +23,13 @@ from awn.files.provenance import provenance
 from awn.loss.likelihood import categorical
 from awn.loss.param_groups import param_groups
 from awn.loss.prior import Prior
-from awn.report.figure import thin
 from awn.training import Callback, Data, FitOptions, History, Progress, fit
 from awn_paper.data import GIVEN_PARTS, load
 from awn_paper.data.dataset import Dataset
 from awn_paper.measures import AFTER, BEFORE, accuracy
 from awn_paper.models import Fixed, Learned, build
 from awn_paper.models.perceptron import Perceptron
-from awn_paper.settings import Settings, Training, described, fingerprint
+from awn_paper.settings import Settings, Training, fingerprint
 
 Record = dict[str, Any]
 _EPOCHS_KEPT = 200  # of a history: a record is to be read and committed, not to be resumed from
@@ -58,7 +59,7 @@ def train(job: Job, scratch: Path | None = None, *, resume: bool = False) -> Rec
     data = whole if job.final else whole.for_selection(redraw=settings.dataset not in GIVEN_PARTS)
     started = time.perf_counter()
     record: Record = {
-        "settings": described(settings),
+        "settings": to_plain(settings, kinds=True),
         "seed": job.seed,
         "final": job.final,
         "data": data.facts(),
@@ -208,10 +209,9 @@ def count_plateaus(losses: list[float], patience: int) -> int:
 def _columns(history: History) -> dict[str, Any]:
     """The history as columns, of evenly spaced epochs and the one that was kept."""
     rows = [history[place] for place in thin(len(history), _EPOCHS_KEPT, [kept_epoch(history) - 1])]
-    short = {name: [float(f"{row[name]:.5g}") for row in rows] for name in ("score", "data", "width")}
-    layers = list(rows[0]["widths"])
-    widths = {layer: [row["widths"][layer] for row in rows] for layer in layers}
-    return {"epoch": [row["epoch"] for row in rows], **short, "widths": widths}
+    shortened = {name: [short(row[name], 5) for row in rows] for name in ("score", "data", "width")}
+    widths = {layer: [row["widths"][layer] for row in rows] for layer in rows[0]["widths"]}
+    return {"epoch": [row["epoch"] for row in rows], **shortened, "widths": widths}
 
 
 def total_width(record: Record) -> int:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from awn.basics.plain import to_plain
 from awn.errors import ArgumentError
 from awn_paper.models import Network, Widths
 
@@ -82,27 +83,13 @@ class Settings:
         )
 
 
-def described(value: Any) -> Any:
-    """Settings as JSON can hold them, every part with its kind.
-
-    >>> from awn_paper.models import Fixed
-    >>> described(Fixed(16))
-    {'kind': 'Fixed', 'units': 16}
-    """
-    if dataclasses.is_dataclass(value):
-        return {"kind": type(value).__name__, **{name: described(getattr(value, name)) for name in _names(value)}}
-    if isinstance(value, list | tuple):
-        return [described(entry) for entry in value]
-    return value
-
-
 def fingerprint(*values: Any) -> str:
     """A short name that other settings do not have.
 
     >>> fingerprint(1, "a") == fingerprint(1, "b")
     False
     """
-    text = json.dumps([described(value) for value in values], sort_keys=True, default=repr)
+    text = json.dumps(to_plain(values, kinds=True, other=repr), sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

@@ -222,7 +222,7 @@ def _write(
             ("parameters", result.parameters),
             ("training time", f"{result.seconds:.0f} s"),
         ],
-        settings={"table": table.name, "target": target, "seed": made_by["seed"], **_plain_options(estimator)},
+        settings={"table": table.name, "target": target, "seed": made_by["seed"], **_reported_options(estimator)},
         notes=[*result.notes, *result.ending()],
     )
     write_report(folder / "report.html", data)
@@ -234,5 +234,5 @@ def _write(
     )
 
 
-def _plain_options(estimator: Estimator) -> dict[str, Any]:
+def _reported_options(estimator: Estimator) -> dict[str, Any]:
     return {name: value for name, value in estimator.get_params().items() if name not in ("callbacks", "random_state")}

@@ -15,9 +15,9 @@ from typing import Any
 
 import torch
 
+from awn.basics.plain import to_plain
 from awn.errors import ArgumentError, AwnError, CheckpointError, TableError
 from awn.files.provenance import origin
-from awn.files.write import json_file
 from awn.runs.workers import Tasks, Workers
 from awn.tabular.fitting import check_fit, fit_table
 from awn.tabular.outcome import TableFit
@@ -191,11 +191,10 @@ def _failure(run: TableRun, outcome: Failure | Exception | None) -> Failure:
 
 
 def _asked(runs: Sequence[TableRun], target: str, settings: Mapping[str, Any]) -> dict[TableRun, dict[str, Any]]:
-    """All that decides the result of each run, as JSON has it."""
+    """All that decides the result of each run, as `summary.json` holds it."""
     contents = {table: hashlib.sha256(table.read_bytes()).hexdigest() for table in {run.table for run in runs}}
     return {
-        run: json.loads(json_file({"table": contents[run.table], "target": target, "seed": run.seed, **settings}))
-        for run in runs
+        run: to_plain({"table": contents[run.table], "target": target, "seed": run.seed, **settings}) for run in runs
     }
 
 
