@@ -8,8 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from awn.basics.plain import to_plain
 from awn.core.groups import WidthGroup, find_groups
-from awn.smaller.activations import activation_magnitudes, unit_activations
+from awn.smaller.activations import activation_bands, activation_magnitudes, unit_activations
 from awn.smaller.remove import remove_units
 from awn.smaller.truncate import truncate
 from awn.training.data import Data
@@ -61,16 +62,8 @@ def removal(model: nn.Module, data: Data) -> Measured:
 
 def activations(model: nn.Module, data: Data) -> Measured:
     """The smallest, mean and largest activation of every unit, scaled by its importance."""
-    found = unit_activations(model, data.x[:_ROWS_LOOKED_AT])
-    bands = {}
-    for group in find_groups(model):
-        scaled = found[group.name] * group.width.importance()[: group.width.units].detach()
-        bands[group.name] = {
-            "low": _short(scaled.amin(0)),
-            "mean": _short(scaled.mean(0)),
-            "high": _short(scaled.amax(0)),
-        }
-    return bands
+    measured: Measured = to_plain(activation_bands(model, data.x[:_ROWS_LOOKED_AT]), digits=4)
+    return measured
 
 
 def variance(model: nn.Module, data: Data) -> Measured:
@@ -97,7 +90,3 @@ def _weakest_removed(model: nn.Module, groups: list[WidthGroup], strength: dict[
         for group in groups
     }
     return remove_units(model, {name: units for name, units in weakest.items() if len(units)})
-
-
-def _short(numbers: Tensor) -> list[float]:
-    return [float(f"{number:.4g}") for number in numbers.tolist()]
