@@ -37,6 +37,7 @@ from awn.training import (
     flush_denormals,
 )
 from awn.training import run as run_module
+from awn.training.evaluate import accuracy, all_outputs, mean_loss
 
 SHORT = FitOptions(epochs=4, batch_size=16, lr=0.02, patience=None)
 TERMS = ("total", "data", "weights", "width", "budget")
@@ -545,3 +546,35 @@ def test_a_validation_loss_is_the_mean_over_all_rows_however_many():
     with torch.no_grad():
         expected = awn.likelihood.categorical(model(weighted.x), weighted.y, weighted.weight)
     assert history[0]["validation_loss"] == pytest.approx(expected.item(), rel=1e-5)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("samples", [1, 1024, 2500])
+def test_evaluation_in_parts_finds_what_one_pass_over_all_samples_finds(samples: int, weighted: bool) -> None:
+    x, y = rings(samples, seed=2)[:2]
+    data = Data(x, y, torch.rand(samples, generator=torch.Generator().manual_seed(3)) if weighted else None)
+    model = network().eval()
+    with torch.no_grad():
+        whole = model(x)
+        expected = awn.likelihood.categorical(whole, y, data.weight).item()
+    weight = torch.ones(samples, dtype=torch.float64) if data.weight is None else data.weight.double()
+    right = whole.argmax(1) == y
+    assert torch.allclose(all_outputs(model, x), whole, atol=1e-6)
+    assert not all_outputs(model, x).requires_grad
+    assert mean_loss(model, data, awn.likelihood.categorical) == pytest.approx(expected, rel=1e-5)
+    assert accuracy(model, data) == pytest.approx((weight[right].sum() / weight.sum()).item(), rel=1e-12)
+
+
+def test_evaluation_never_holds_the_outputs_of_more_than_1024_samples() -> None:
+    seen = []
+
+    class Look(nn.Linear):
+        def forward(self, x: Tensor) -> Tensor:
+            seen.append(len(x))
+            return super().forward(x)
+
+    model, data = Look(2, 2), rings(2500)
+    all_outputs(model, data.x)
+    accuracy(model, data)
+    mean_loss(model, data, awn.likelihood.categorical)
+    assert seen == [1024, 1024, 452] * 3

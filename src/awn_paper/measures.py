@@ -14,22 +14,13 @@ from awn.smaller.activations import activation_bands, activation_magnitudes, uni
 from awn.smaller.remove import remove_units
 from awn.smaller.truncate import truncate
 from awn.training.data import Data
+from awn.training.evaluate import accuracy
 
-_ROWS_AT_ONCE = 1024
 _KEPT = [round(keep / 20, 2) for keep in range(20, 0, -1)]
 _RANDOM_DRAWS = 5
 _ROWS_LOOKED_AT = 1000
 
 Measured = dict[str, Any]
-
-
-def accuracy(model: nn.Module, data: Data) -> float:
-    """The share of the samples whose class is the likeliest to the model."""
-    right = 0
-    with torch.no_grad():
-        for rows in torch.arange(len(data.y)).split(_ROWS_AT_ONCE):
-            right += int((model(data.x[rows]).argmax(1) == data.y[rows]).sum())
-    return right / len(data.y)
 
 
 def truncation(model: nn.Module, data: Data) -> Measured:

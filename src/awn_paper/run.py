@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,9 +23,10 @@ from awn.loss.likelihood import categorical
 from awn.loss.param_groups import param_groups
 from awn.loss.prior import Prior
 from awn.training import Callback, Data, FitOptions, History, Progress, fit
+from awn.training.evaluate import Loss, accuracy, mean_loss
 from awn_paper.data import GIVEN_PARTS, load
 from awn_paper.data.dataset import Dataset
-from awn_paper.measures import AFTER, BEFORE, accuracy
+from awn_paper.measures import AFTER, BEFORE
 from awn_paper.models import Fixed, Learned, build
 from awn_paper.models.perceptron import Perceptron
 from awn_paper.settings import Settings, Training, fingerprint
@@ -90,12 +90,7 @@ def train(job: Job, scratch: Path | None = None, *, resume: bool = False) -> Rec
 
 def judged(model: nn.Module, data: Dataset, part: Data) -> dict[str, float]:
     """The scores on a part: its loss and, for classes, the accuracy. `score` is what to select by, more is better."""
-    loss = loss_of(data)
-    total = 0.0
-    with torch.no_grad():
-        for rows in torch.arange(len(part.y)).split(1024):
-            total += len(rows) * loss(model(part.x[rows]), part.y[rows], None).item()
-    mean = total / len(part.y)
+    mean = mean_loss(model, part, loss_of(data))
     if data.padding is not None:
         return {"score": -mean, "loss": mean}
     right = accuracy(model, part)
@@ -116,7 +111,7 @@ def layer_widths(model: nn.Module) -> dict[str, int]:
     }
 
 
-def loss_of(data: Dataset) -> Callable[[Tensor, Tensor, Tensor | None], Tensor]:
+def loss_of(data: Dataset) -> Loss:
     """The mean loss over samples, or over real tokens of sentences."""
     if data.padding is None:
         return categorical
