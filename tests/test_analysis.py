@@ -6,14 +6,14 @@ from sklearn.datasets import load_breast_cancer
 
 import awn
 from awn.smaller.activations import activation_bands, unit_activations
-from awn.tabular.analysis import mark_best
 from awn.tabular.estimators import AdaptiveClassifier
 
 
 def test_the_last_marked_epoch_is_the_one_that_was_kept() -> None:
     X, y = load_breast_cancer(return_X_y=True)
     classifier = AdaptiveClassifier(epochs=12, random_state=0).fit(X, y)
-    marked = [row for row in mark_best(classifier.history_.rows) if row["best"]]
+    marked = [row for row in classifier.history_ if row["best"]]
+    assert marked[-1]["epoch"] == classifier.history_.kept_epoch
     assert marked[-1]["widths"] == classifier.widths_
     assert marked[-1]["validation_loss"] == min(row["validation_loss"] for row in classifier.history_)
 

@@ -49,7 +49,7 @@ def analyse(
         task="classification" if classifies else "regression",
         score_name="accuracy" if classifies else "R²",
         headline=list(headline),
-        history=mark_best(estimator.history_.rows),
+        history=estimator.history_.rows,
         layers=layer_curves(estimator.model_),
         truncation=truncation_curve(estimator, X, y),
         activations=to_plain(_activation_bands(estimator, rows)),
@@ -87,27 +87,6 @@ def truncation_curve(estimator: Estimator, X: pd.DataFrame, y: ArrayLike) -> lis
         )
         for (keep, smaller), latency in zip(cut, latencies, strict=True)
     ]
-
-
-def mark_best(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The rows of a history, with those marked that were the best so far, by what the estimators keep an epoch by.
-
-    That is the validation loss, or the score where a row has none.
-
-    >>> [row["best"] for row in mark_best([{"score": 0.5}, {"score": 0.4}, {"score": 0.9}, {"score": None}])]
-    [True, False, True, False]
-    >>> by_loss = [{"score": 0.5, "validation_loss": 1.0}, {"score": 0.9, "validation_loss": 2.0}]
-    >>> [row["best"] for row in mark_best(by_loss)]
-    [True, False]
-    """
-    best, marked = -np.inf, []
-    for row in rows:
-        loss = row.get("validation_loss")
-        merit = row["score"] if loss is None else -loss
-        better = merit is not None and merit > best
-        best = merit if better else best
-        marked.append({**row, "best": better})
-    return marked
 
 
 def _activation_bands(estimator: Estimator, X: pd.DataFrame) -> dict[str, ActivationBand]:

@@ -63,7 +63,7 @@ def fit(
     >>> model = awn.AdaptiveMLP(2, 2)
     >>> history = fit(model, data, data, loss=awn.likelihood.categorical, options=FitOptions(epochs=3))
     >>> len(history), sorted(history[-1])
-    (3, ['budget', 'data', 'epoch', 'lr', 'nu', 'score', 'seconds', 'total', 'validation_loss', ...])
+    (3, ['best', 'budget', 'data', 'epoch', 'lr', 'nu', 'score', 'seconds', 'total', ...])
     """
     _check(train, validation)
     with _own_random_numbers(options.seed), flush_denormals():
@@ -75,6 +75,7 @@ def fit(
             callback.on_fit_start(progress)
         while progress.epoch < options.epochs and not progress.stop:
             started = time.perf_counter()
+            run.set_learning_rates()
             with reaching_all(run.parallel):
                 terms = _train_epoch(run, loss, prior, budget, callbacks)
             terms |= _judge(run, validation, score, loss)
