@@ -287,12 +287,12 @@ def test_a_sweep_that_was_killed_goes_on_and_repeats_nothing(tmp_path):
     tested = experiment(Case("AWN", (ADAPTIVE,)), Case("Fixed", TINY.vary(units=(4, 8))))
     calls: list[Job] = []
 
-    def dying(work: Any, job: Job, *args: Any):
+    def dying(attempt: Any, work: Any, job: Job, *args: Any):
         if len(calls) == 3:
             raise KeyboardInterrupt
         calls.append(job)
         with local_workers(1) as workers:
-            return workers.submit(work, job, *args)
+            return workers.submit(attempt, work, job, *args)
 
     with pytest.raises(KeyboardInterrupt):
         run_with(Workers(dying, 1), tested, tested.small, tmp_path)
@@ -329,6 +329,22 @@ def test_a_run_that_cannot_be_made_is_named_and_the_others_are_kept(tmp_path, mo
     with pytest.raises(SweepError, match=r"not all runs could be made. pol: .*201_pol.tsv.gz is missing"):
         run_here(tested, tested.small, tmp_path)
     assert len(list(tmp_path.rglob("runs/doublemoon/*.json"))) == 2
+
+
+def test_a_fault_of_ours_is_told_with_its_traceback(tmp_path, monkeypatch):
+    monkeypatch.setattr("awn_paper.sweep.train", lambda *_, **__: 1 / 0)
+    tested, told = experiment(Case("Fixed", (TINY,))), []
+    with pytest.raises(SweepError, match="DoubleMoon: ZeroDivisionError: division by zero What is finished is kept"):
+        run_here(tested, tested.small, tmp_path, tell=told.append)
+    assert "Traceback" in told[0]
+
+
+def test_jobs_are_equal_if_their_files_have_the_same_name():
+    one, other = Job(TINY, 0, final=True), Job(TINY.change(units=4), 0, final=True)
+    assert one == other
+    assert {one: "kept"}[other] == "kept"
+    # 1 == 1.0, and yet the two are written as different settings.
+    assert Job(TINY.change(lr=1), 0, final=True) != Job(TINY.change(lr=1.0), 0, final=True)
 
 
 def test_a_protocol_can_be_cut_to_one_data_set():
@@ -371,8 +387,8 @@ def test_on_ray_a_worker_that_is_killed_costs_only_its_own_run(tmp_path):
             time.sleep(60)  # in the middle of its run when it is killed
         return make(job, scratch, resume)
 
-    def killing(_: Any, job: Job, *args: Any):
-        future = workers.submit(noting, job, *args)
+    def killing(attempt: Any, _: Any, job: Job, *args: Any):
+        future = workers.submit(attempt, noting, job, *args)
         if job.seed == 1:  # the second of the two: both are under way
             (first,) = wait_for(notes, "*.*.*", lambda found: [p for p in found if p.name.startswith(slow.key)])
             os.kill(int(first.name.split(".")[1]), signal.SIGKILL)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,18 +36,27 @@ Record = dict[str, Any]
 _EPOCHS_KEPT = 200  # of a history: a record is to be read and committed, not to be resumed from
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Job:
-    """A run to be made. A `final` one reads the test part, once; one for model selection never sees it."""
+    """A run to be made. A `final` one reads the test part, once; one for model selection never sees it.
+
+    Two jobs are equal if they have the same key.
+    """
 
     settings: Settings
     seed: int
     final: bool
 
-    @property
+    @functools.cached_property
     def key(self) -> str:
         """A name that no other run has."""
         return fingerprint(self.settings, self.seed, self.final)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Job) and self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
 
 
 def train(job: Job, scratch: Path | None = None, *, resume: bool = False) -> Record:
