@@ -129,7 +129,7 @@ class Display:
             self.progress.advance(self.task)
             table = Table("accuracy", "loss", *row["widths"], "total", title="SpiralHard: units in each layer")
             units = row["widths"].values()
-            numbers = (f"{row['validation_accuracy']:.1%}", f"{row['data']:.3f}", *units, sum(units))
+            numbers = (f"{row['validation_accuracy']:.1%}", f"{row['loss']:.3f}", *units, sum(units))
             table.add_row(*map(str, numbers))
             self.live.update(Group(table, self.progress))
         elif row["epoch"] % 10 == 0:

@@ -12,12 +12,12 @@ import torch
 from typer.testing import CliRunner
 
 import awn
+from awn.basics.text_table import as_table
 from awn.cli.app import app
 from awn.errors import ArgumentError
 from awn_paper.bench import answer, memory, resize
 from awn_paper.bench.cases import CASES, QUICK_CASES, Case, adam, adaptive_step, fixed_step
-from awn_paper.bench.record import BENCHMARKS, cells, columns, markdown, record
-from awn_paper.bench.timing import in_turns
+from awn_paper.bench.record import BENCHMARKS, markdown, record
 from cli_cases import Run, one_sentence
 
 every_case = pytest.mark.parametrize("case", [*CASES, *QUICK_CASES], ids=lambda case: case.name)
@@ -59,13 +59,6 @@ def test_a_step_that_does_not_do_what_is_measured_is_not_measured() -> None:
     awn.advanced.find_groups(model)[0].width.move_to_(5)
     with pytest.raises(AssertionError, match="widths"):
         step()
-
-
-def test_works_take_turns() -> None:
-    order: list[str] = []
-    in_turns({"a": lambda: order.append("a"), "b": lambda: order.append("b")}, repetitions=20, burst=0.0)
-    turns = {"".join(order[-40:][place : place + 2]) for place in range(0, 40, 2)}
-    assert turns == {"ab", "ba"}, "both in every turn, neither always first"
 
 
 def test_the_peak_of_a_step_is_at_least_its_weights_gradients_and_moments() -> None:
@@ -136,8 +129,8 @@ def test_the_document_shows_the_numbers_of_the_results() -> None:
     document = (root / "docs" / "performance.md").read_text(encoding="utf-8")
     for name in BENCHMARKS:
         rows = json.loads((root / "results" / "bench" / f"{name}.json").read_text(encoding="utf-8"))["rows"]
-        for row in rows:
-            line = " | ".join(cells(row, columns(rows)))
+        for cells in as_table(rows)[1]:
+            line = " | ".join(cells)
             assert line in document, f"{name}: {line}"
     assert not re.search(r"\bTODO\b", document)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import signal
@@ -16,11 +17,11 @@ from awn.core.importance import Exponential
 from awn.errors import ArgumentError, NonFiniteError
 from awn.loss.prior import Anneal
 from awn.runs.workers import Workers, local_workers, ray_workers
-from awn.training import Progress
+from awn.training import Callback, History, Progress, fit
 from awn_paper import run as run_module
 from awn_paper.models import MLP, Fixed, Learned
 from awn_paper.protocol import Case, Experiment, Finished, OfTotal, Protocol, Retrained, Searched, Stages, best_of
-from awn_paper.run import Job, LearningRate, Record, count_plateaus, train
+from awn_paper.run import Job, Record, train
 from awn_paper.search import make_proposer
 from awn_paper.settings import Settings, Training, fingerprint
 from awn_paper.store import Store, slug
@@ -231,40 +232,52 @@ def test_a_loss_that_is_lost_is_a_result(monkeypatch):
     assert "test" not in record
 
 
-def test_a_run_that_was_stopped_goes_on_and_ends_as_if_it_had_not_been(monkeypatch, tmp_path):
-    job = Job(ADAPTIVE.change(epochs=6, milestones=(2, 4)), 0, final=True)
+class StopAfter(Callback):
+    def __init__(self, epochs: int) -> None:
+        self.epochs = epochs
+
+    def on_epoch_end(self, progress: Progress) -> None:
+        if progress.epoch > self.epochs:  # the checkpoint of the epoch before is written
+            raise KeyboardInterrupt
+
+
+FALLING = {"milestones": {"milestones": (2, 4)}, "plateau": {"plateau": 1, "lr": 1e-6}}  # which hardly learns
+
+
+@pytest.mark.parametrize("falling", FALLING.values(), ids=FALLING)
+def test_a_run_that_was_stopped_goes_on_and_ends_as_if_it_had_not_been(monkeypatch, tmp_path, falling):
+    job = Job(ADAPTIVE.change(epochs=8, **falling), 0, final=True)
+    rates: list[list[float]] = []
+
+    def noting(*args: Any, **options: Any) -> History:
+        history = fit(*args, **options)
+        rates.append(history.column("lr"))
+        return history
+
+    monkeypatch.setattr(run_module, "fit", noting)
     whole = train(job)
     monkeypatch.setattr("awn.training.run._SECONDS_BETWEEN_CHECKPOINTS", -1.0)
     with monkeypatch.context() as patch:
-        ordinary = LearningRate.on_epoch_end
-
-        def stop(self: LearningRate, progress: Progress) -> None:
-            ordinary(self, progress)
-            if progress.epoch == 4:
-                raise KeyboardInterrupt
-
-        patch.setattr(LearningRate, "on_epoch_end", stop)
+        patch.setattr(run_module, "fit", functools.partial(fit, callbacks=[StopAfter(4)]))
         with pytest.raises(KeyboardInterrupt):
             train(job, tmp_path)
+    assert len(History.load(tmp_path / "history.jsonl")) == 5
     resumed = train(job, tmp_path, resume=True)
+    assert rates[0] == rates[1]
+    assert rates[0][-1] < rates[0][0], "the rate never fell, so the test says little"
     for part in ("validation", "test", "widths", "history"):
         assert resumed[part] == whole[part]
 
 
-def test_the_learning_rate_falls_at_milestones_and_on_plateaus():
-    settings = TINY.change(epochs=4, lr=0.1, milestones=(1, 3), factor=0.5)
-    rates: list[float] = []
-
-    class Note(LearningRate):
-        def on_epoch_end(self, progress: Progress) -> None:
-            super().on_epoch_end(progress)
-            rates.append(progress.optimizer.param_groups[0]["lr"])
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run_module, "LearningRate", Note)
-        train(Job(settings, 0, final=False))
-    assert rates == pytest.approx([0.05, 0.05, 0.025, 0.025])
-    assert count_plateaus([1.0] * 7, patience=2) == 2
+def test_the_learning_rate_falls_at_milestones_or_on_plateaus_and_not_by_both():
+    training = TINY.change(lr=0.1, milestones=(1, 3), factor=0.5).training
+    rates = [training.lr * training.schedule.relative_rate([0.0] * epoch) for epoch in range(5)]
+    assert rates == pytest.approx([0.1, 0.05, 0.05, 0.025, 0.025])
+    training = TINY.change(plateau=2, factor=0.5).training
+    assert training.schedule.relative_rate([1.0] * 7) == 0.25
+    assert TINY.training.schedule == "constant"
+    with pytest.raises(ArgumentError, match="by milestones or by plateaus"):
+        TINY.change(milestones=(1,), plateau=2)
 
 
 # Sweeps
@@ -274,12 +287,12 @@ def test_a_sweep_that_was_killed_goes_on_and_repeats_nothing(tmp_path):
     tested = experiment(Case("AWN", (ADAPTIVE,)), Case("Fixed", TINY.vary(units=(4, 8))))
     calls: list[Job] = []
 
-    def dying(work: Any, job: Job, *args: Any):
+    def dying(attempt: Any, work: Any, job: Job, *args: Any):
         if len(calls) == 3:
             raise KeyboardInterrupt
         calls.append(job)
         with local_workers(1) as workers:
-            return workers.submit(work, job, *args)
+            return workers.submit(attempt, work, job, *args)
 
     with pytest.raises(KeyboardInterrupt):
         run_with(Workers(dying, 1), tested, tested.small, tmp_path)
@@ -316,6 +329,22 @@ def test_a_run_that_cannot_be_made_is_named_and_the_others_are_kept(tmp_path, mo
     with pytest.raises(SweepError, match=r"not all runs could be made. pol: .*201_pol.tsv.gz is missing"):
         run_here(tested, tested.small, tmp_path)
     assert len(list(tmp_path.rglob("runs/doublemoon/*.json"))) == 2
+
+
+def test_a_fault_of_ours_is_told_with_its_traceback(tmp_path, monkeypatch):
+    monkeypatch.setattr("awn_paper.sweep.train", lambda *_, **__: 1 / 0)
+    tested, told = experiment(Case("Fixed", (TINY,))), []
+    with pytest.raises(SweepError, match="DoubleMoon: ZeroDivisionError: division by zero What is finished is kept"):
+        run_here(tested, tested.small, tmp_path, tell=told.append)
+    assert "Traceback" in told[0]
+
+
+def test_jobs_are_equal_if_their_files_have_the_same_name():
+    one, other = Job(TINY, 0, final=True), Job(TINY.change(units=4), 0, final=True)
+    assert one == other
+    assert {one: "kept"}[other] == "kept"
+    # 1 == 1.0, and yet the two are written as different settings.
+    assert Job(TINY.change(lr=1), 0, final=True) != Job(TINY.change(lr=1.0), 0, final=True)
 
 
 def test_a_protocol_can_be_cut_to_one_data_set():
@@ -358,8 +387,8 @@ def test_on_ray_a_worker_that_is_killed_costs_only_its_own_run(tmp_path):
             time.sleep(60)  # in the middle of its run when it is killed
         return make(job, scratch, resume)
 
-    def killing(_: Any, job: Job, *args: Any):
-        future = workers.submit(noting, job, *args)
+    def killing(attempt: Any, _: Any, job: Job, *args: Any):
+        future = workers.submit(attempt, noting, job, *args)
         if job.seed == 1:  # the second of the two: both are under way
             (first,) = wait_for(notes, "*.*.*", lambda found: [p for p in found if p.name.startswith(slow.key)])
             os.kill(int(first.name.split(".")[1]), signal.SIGKILL)

@@ -11,7 +11,8 @@ import signal
 import subprocess
 import sys
 import types
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,16 +28,22 @@ from awn.core.resize import Resize
 from awn.errors import ArgumentError, CheckpointError, MissingExtraError, NonFiniteError
 from awn.training import (
     Callback,
+    Cosine,
     Data,
     FitOptions,
     History,
+    Milestones,
     MLflowLogger,
+    Plateau,
     Progress,
+    Schedule,
     TensorBoardLogger,
+    Warmup,
     fit,
     flush_denormals,
 )
 from awn.training import run as run_module
+from awn.training.evaluate import accuracy, all_outputs, mean_loss
 
 SHORT = FitOptions(epochs=4, batch_size=16, lr=0.02, patience=None)
 TERMS = ("total", "data", "weights", "width", "budget")
@@ -122,6 +129,8 @@ def test_without_validation_the_last_state_stays_and_there_is_no_score() -> None
     recorder, model = Recorder(), network()
     history = train(model, callbacks=[recorder])
     assert history.column("score") == [None] * 4
+    assert history.column("best") == [False] * 4
+    assert history.kept_epoch == 4
     assert same_state(dict(model.state_dict()), recorder.states[-1])
 
 
@@ -142,8 +151,8 @@ def test_the_score_is_minus_the_loss_unless_given() -> None:
 # Schedules and clipping
 
 
-def learning_rates(schedule: str, *, epochs: int, patience: int | None, reached: list[float]) -> list[float]:
-    options = FitOptions(epochs=epochs, batch_size=64, lr=0.1, schedule=schedule, patience=patience)  # type: ignore[arg-type]
+def learning_rates(schedule: Any, *, epochs: int, patience: int | None, reached: list[float]) -> list[float]:
+    options = FitOptions(epochs=epochs, batch_size=64, lr=0.1, schedule=schedule, patience=patience)
     return train(network(), options, rings(seed=1), score=scores(*reached)).column("lr")
 
 
@@ -180,6 +189,56 @@ def test_schedules() -> None:
     # With a patience of 8, more than two epochs without a better score halve it.
     plateau = learning_rates("plateau", epochs=6, patience=8, reached=falling)
     assert plateau == pytest.approx([0.1] * 4 + [0.05] * 2)
+    milestones = learning_rates(Milestones((2, 3)), epochs=5, patience=None, reached=falling[:5])
+    assert milestones == pytest.approx([0.1, 0.1, 0.01, 0.001, 0.001])
+    warmup = learning_rates(Warmup(1, then=Cosine(2)), epochs=4, patience=None, reached=falling[:4])
+    assert warmup == pytest.approx([0.05, 0.1, 0.0505, 0.001])
+
+
+def test_a_schedule_multiplies_the_rate_that_every_group_starts_with() -> None:
+    model = network()
+    rates = {"fast": 0.4, "slow": 0.02}
+    weights, others = (list(part) for part in (model.hidden.parameters(), model.output.parameters()))
+    optimizer = torch.optim.Adam(
+        [{"params": weights, "lr": rates["fast"]}, {"params": others, "lr": torch.tensor(rates["slow"])}],
+        capturable=False,
+    )
+    seen = []
+
+    class Look(Callback):
+        def on_epoch_end(self, progress: Progress) -> None:
+            seen.append([float(group["lr"]) for group in progress.optimizer.param_groups])
+
+    train(model, replace(SHORT, epochs=3, schedule=Milestones((1,))), optimizer=optimizer, callbacks=[Look()])
+    assert seen == [pytest.approx([0.4, 0.02]), *[pytest.approx([0.04, 0.002])] * 2]
+
+
+def test_a_constant_schedule_leaves_the_rate_to_callbacks() -> None:
+    class Halve(Callback):
+        def on_epoch_end(self, progress: Progress) -> None:
+            progress.optimizer.param_groups[0]["lr"] /= 2
+
+    rates = train(network(), replace(SHORT, lr=0.08), callbacks=[Halve()]).column("lr")
+    assert rates == pytest.approx([0.08, 0.04, 0.02, 0.01])
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Cosine(0),
+        lambda: Cosine(3, end=-0.1),
+        lambda: Plateau(0),
+        lambda: Plateau(3, factor=0.0),
+        lambda: Milestones((0,)),
+        lambda: Milestones((1,), factor=math.nan),
+        lambda: Warmup(0),
+        lambda: Warmup(2, then="cosine"),  # type: ignore[arg-type]
+        lambda: FitOptions(schedule=Cosine),  # type: ignore[arg-type]
+    ],
+)
+def test_a_schedule_that_makes_no_sense_is_refused(make: Any) -> None:
+    with pytest.raises(ArgumentError, match="must be"):
+        make()
 
 
 def test_clip_bounds_the_step_of_plain_gradient_descent() -> None:
@@ -434,6 +493,62 @@ def test_a_killed_run_goes_on_as_if_it_had_not_been(tmp_path: Path, pause: float
     assert history.widths("hidden.0")[0] != history.widths("hidden.0")[-1], "no width moved, so the test says little"
 
 
+SCHEDULES: dict[str, Any] = {
+    "constant": "constant",
+    "cosine": "cosine",
+    "plateau": Plateau(1, factor=0.3),
+    "milestones": Milestones((2, 5)),
+    "warmup": Warmup(4, then=Plateau(1)),
+}
+
+
+class Stop(Callback):
+    def on_epoch_end(self, progress: Progress) -> None:
+        if progress.epoch == 5:  # the checkpoint of the fourth epoch is written
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("given", [False, True], ids=["own optimizer", "given optimizer"])
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_every_schedule_goes_on_as_if_the_run_had_not_been_stopped(
+    name: str, given: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = replace(LONG, schedule=SCHEDULES[name], patience=None)
+
+    def run(model: nn.Module, **more: Any) -> History:
+        optimizer = torch.optim.SGD(awn.param_groups(model, lr=0.2), momentum=0.9) if given else None
+        return train(model, options, rings(seed=1), score=accuracy, optimizer=optimizer, **more)
+
+    whole, stopped, resumed = (network(dropout=0.2) for _ in range(3))
+    expected = run(whole)
+    monkeypatch.setattr(run_module, "_SECONDS_BETWEEN_CHECKPOINTS", -1.0)
+    with pytest.raises(KeyboardInterrupt):
+        run(stopped, folder=tmp_path, callbacks=[Stop()])
+    history = run(resumed, folder=tmp_path, resume=True)
+    assert comparable(history) == comparable(expected)
+    assert same_state(dict(whole.state_dict()), dict(resumed.state_dict()))
+    if name != "constant":
+        assert len(set(history.column("lr"))) > 1, "the rate never changed, so the test says little"
+
+
+def test_a_run_with_another_schedule_is_not_resumed(tmp_path: Path) -> None:
+    """Another class with the same fields is another schedule."""
+
+    @dataclass(frozen=True)
+    class Slow(Schedule):
+        patience: int = 3
+        factor: float = 0.5
+
+        def relative_rate(self, merits: Sequence[float]) -> float:
+            return 0.1
+
+    train(network(), replace(SHORT, schedule=Plateau(3)), folder=tmp_path)
+    for other in (Plateau(2), Slow(), "constant"):
+        with pytest.raises(CheckpointError, match=r"other settings \(schedule\)"):
+            train(network(), replace(SHORT, schedule=other), folder=tmp_path, resume=True)  # type: ignore[arg-type]
+    train(network(), replace(SHORT, epochs=6, schedule=Plateau(3)), folder=tmp_path, resume=True)  # it has no end
+
+
 def test_a_finished_run_that_is_resumed_gives_its_best_state_again(tmp_path: Path) -> None:
     first, second = network(), network()
     history = train(first, LONG, rings(seed=1), folder=tmp_path)
@@ -533,6 +648,8 @@ def test_of_equally_good_epochs_the_first_or_the_last_is_kept_and_patience_count
         model, options, rings(seed=1), score=scores(0.1, 0.9, 0.5, 0.9, 0.2, 0.9, 0.9, 0.9, 0.9), callbacks=[recorder]
     )
     assert len(history) == 5
+    assert history.kept_epoch == kept
+    assert history.column("best") == [True, True, False, kept == 4, False]
     for name, value in recorder.states[kept - 1].items():
         assert torch.equal(model.state_dict()[name], value), name
 
@@ -545,3 +662,35 @@ def test_a_validation_loss_is_the_mean_over_all_rows_however_many():
     with torch.no_grad():
         expected = awn.likelihood.categorical(model(weighted.x), weighted.y, weighted.weight)
     assert history[0]["validation_loss"] == pytest.approx(expected.item(), rel=1e-5)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("samples", [1, 1024, 2500])
+def test_evaluation_in_parts_finds_what_one_pass_over_all_samples_finds(samples: int, weighted: bool) -> None:
+    x, y = rings(samples, seed=2)[:2]
+    data = Data(x, y, torch.rand(samples, generator=torch.Generator().manual_seed(3)) if weighted else None)
+    model = network().eval()
+    with torch.no_grad():
+        whole = model(x)
+        expected = awn.likelihood.categorical(whole, y, data.weight).item()
+    weight = torch.ones(samples, dtype=torch.float64) if data.weight is None else data.weight.double()
+    right = whole.argmax(1) == y
+    assert torch.allclose(all_outputs(model, x), whole, atol=1e-6)
+    assert not all_outputs(model, x).requires_grad
+    assert mean_loss(model, data, awn.likelihood.categorical) == pytest.approx(expected, rel=1e-5)
+    assert accuracy(model, data) == pytest.approx((weight[right].sum() / weight.sum()).item(), rel=1e-12)
+
+
+def test_evaluation_never_holds_the_outputs_of_more_than_1024_samples() -> None:
+    seen = []
+
+    class Look(nn.Linear):
+        def forward(self, x: Tensor) -> Tensor:
+            seen.append(len(x))
+            return super().forward(x)
+
+    model, data = Look(2, 2), rings(2500)
+    all_outputs(model, data.x)
+    accuracy(model, data)
+    mean_loss(model, data, awn.likelihood.categorical)
+    assert seen == [1024, 1024, 452] * 3

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from awn.basics.text_table import as_table
 from awn.cli.fit import AsJson, Quiet
 from awn.cli.many import check_crew
 from awn.cli.output import print_json, print_table, say
@@ -121,7 +122,7 @@ def bench(
 
     Example:  awn bench --only step
     """
-    from awn_paper.bench.record import BENCHMARKS, Rows, cells, columns, markdown, record
+    from awn_paper.bench.record import BENCHMARKS, Rows, markdown, record
 
     folder = given or _MEASURED
     if show:
@@ -134,8 +135,7 @@ def bench(
 
     def print_rows(name: str, rows: Rows) -> None:
         if not as_json:
-            names = columns(rows)
-            print_table(BENCHMARKS[name].TITLE, names, [cells(row, names) for row in rows])
+            print_table(BENCHMARKS[name].TITLE, *as_table(rows))
 
     found = record(folder, only or (), quick=quick, then=print_rows)
     if as_json:

@@ -8,27 +8,19 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from awn.basics.plain import to_plain
 from awn.core.groups import WidthGroup, find_groups
-from awn.smaller.activations import activation_magnitudes, unit_activations
+from awn.smaller.activations import activation_bands, activation_magnitudes, unit_activations
 from awn.smaller.remove import remove_units
 from awn.smaller.truncate import truncate
 from awn.training.data import Data
+from awn.training.evaluate import accuracy
 
-_ROWS_AT_ONCE = 1024
 _KEPT = [round(keep / 20, 2) for keep in range(20, 0, -1)]
 _RANDOM_DRAWS = 5
 _ROWS_LOOKED_AT = 1000
 
 Measured = dict[str, Any]
-
-
-def accuracy(model: nn.Module, data: Data) -> float:
-    """The share of the samples whose class is the likeliest to the model."""
-    right = 0
-    with torch.no_grad():
-        for rows in torch.arange(len(data.y)).split(_ROWS_AT_ONCE):
-            right += int((model(data.x[rows]).argmax(1) == data.y[rows]).sum())
-    return right / len(data.y)
 
 
 def truncation(model: nn.Module, data: Data) -> Measured:
@@ -61,16 +53,8 @@ def removal(model: nn.Module, data: Data) -> Measured:
 
 def activations(model: nn.Module, data: Data) -> Measured:
     """The smallest, mean and largest activation of every unit, scaled by its importance."""
-    found = unit_activations(model, data.x[:_ROWS_LOOKED_AT])
-    bands = {}
-    for group in find_groups(model):
-        scaled = found[group.name] * group.width.importance()[: group.width.units].detach()
-        bands[group.name] = {
-            "low": _short(scaled.amin(0)),
-            "mean": _short(scaled.mean(0)),
-            "high": _short(scaled.amax(0)),
-        }
-    return bands
+    measured: Measured = to_plain(activation_bands(model, data.x[:_ROWS_LOOKED_AT]), digits=4)
+    return measured
 
 
 def variance(model: nn.Module, data: Data) -> Measured:
@@ -97,7 +81,3 @@ def _weakest_removed(model: nn.Module, groups: list[WidthGroup], strength: dict[
         for group in groups
     }
     return remove_units(model, {name: units for name, units in weakest.items() if len(units)})
-
-
-def _short(numbers: Tensor) -> list[float]:
-    return [float(f"{number:.4g}") for number in numbers.tolist()]

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from awn.basics.text_table import markdown_table
 from awn.files.write import write_files
 from awn.report.figure import Figure
 from awn.report.markup import Section, items, plots, table
@@ -77,7 +78,7 @@ def write_report(root: Path, document: Path, pictures: Path, page: Path, *, png:
     sections: list[Section] = []
     figures: dict[str, Figure] = {}
     claims = claims_table(lambda name: _results(Store(root), EXPERIMENTS[name][0]))
-    text = [_INTRODUCTION, f"## The claims\n\n{_markdown_table(claims)}\n"]
+    text = [_INTRODUCTION, f"## The claims\n\n{markdown_table(claims.head, claims.rows)}\n"]
     sections.append(Section("claims", "The claims", "", table(claims.head, claims.rows, "The claims")))
     for part in parts:
         text.append(_markdown(part, document, pictures, files, png=png))
@@ -145,7 +146,7 @@ def _markdown(part: Part, document: Path, pictures: Path, files: dict[Path, byte
         lines += [f"Profile `{part.profile}`: {part.says} Made by {part.origin}.", ""]
     for shown in part.shown:
         if isinstance(shown, Table):
-            lines += [_markdown_table(shown), ""]
+            lines += [markdown_table(shown.head, shown.rows), ""]
         else:
             file = pictures / f"{shown.key}-{part.profile}.svg"
             files[file] = picture(shown)
@@ -156,14 +157,6 @@ def _markdown(part: Part, document: Path, pictures: Path, files: dict[Path, byte
     if part.words:
         lines += [part.words, ""]
     return "\n".join(lines)
-
-
-def _markdown_table(shown: Table) -> str:
-    return "\n".join([_row(shown.head), _row(["---"] * len(shown.head)), *map(_row, shown.rows)])
-
-
-def _row(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
 
 
 def _section(part: Part, figures: dict[str, Figure]) -> Section:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import functools
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,8 @@ from torch.nn import functional as F
 from torch.optim import SGD, Adam
 from torch.optim import Optimizer as TorchOptimizer
 
+from awn.basics.plain import short, to_plain
+from awn.basics.thin import thin
 from awn.core.count import count_parameters
 from awn.core.groups import find_groups
 from awn.errors import NonFiniteError
@@ -21,31 +23,40 @@ from awn.files.provenance import provenance
 from awn.loss.likelihood import categorical
 from awn.loss.param_groups import param_groups
 from awn.loss.prior import Prior
-from awn.report.figure import thin
-from awn.training import Callback, Data, FitOptions, History, Progress, fit
+from awn.training import Data, FitOptions, History, fit
+from awn.training.evaluate import Loss, accuracy, mean_loss
 from awn_paper.data import GIVEN_PARTS, load
 from awn_paper.data.dataset import Dataset
-from awn_paper.measures import AFTER, BEFORE, accuracy
-from awn_paper.models import Fixed, Learned, build
+from awn_paper.measures import AFTER, BEFORE
+from awn_paper.models import Learned, build
 from awn_paper.models.perceptron import Perceptron
-from awn_paper.settings import Settings, Training, described, fingerprint
+from awn_paper.settings import Settings, Training, fingerprint
 
 Record = dict[str, Any]
 _EPOCHS_KEPT = 200  # of a history: a record is to be read and committed, not to be resumed from
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Job:
-    """A run to be made. A `final` one reads the test part, once; one for model selection never sees it."""
+    """A run to be made. A `final` one reads the test part, once; one for model selection never sees it.
+
+    Two jobs are equal if they have the same key.
+    """
 
     settings: Settings
     seed: int
     final: bool
 
-    @property
+    @functools.cached_property
     def key(self) -> str:
         """A name that no other run has."""
         return fingerprint(self.settings, self.seed, self.final)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Job) and self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
 
 
 def train(job: Job, scratch: Path | None = None, *, resume: bool = False) -> Record:
@@ -58,7 +69,7 @@ def train(job: Job, scratch: Path | None = None, *, resume: bool = False) -> Rec
     data = whole if job.final else whole.for_selection(redraw=settings.dataset not in GIVEN_PARTS)
     started = time.perf_counter()
     record: Record = {
-        "settings": described(settings),
+        "settings": to_plain(settings, kinds=True),
         "seed": job.seed,
         "final": job.final,
         "data": data.facts(),
@@ -77,7 +88,7 @@ def train(job: Job, scratch: Path | None = None, *, resume: bool = False) -> Rec
         **record,
         "seconds": round(sum(history.column("seconds")), 2),
         "epochs": len(history),
-        "best_epoch": kept_epoch(history),
+        "best_epoch": history.kept_epoch,
         "validation": judged(model, data, data.validation),
         "test": None if data.test is None else judged(model, data, data.test),
         "widths": layer_widths(model),
@@ -89,12 +100,7 @@ def train(job: Job, scratch: Path | None = None, *, resume: bool = False) -> Rec
 
 def judged(model: nn.Module, data: Dataset, part: Data) -> dict[str, float]:
     """The scores on a part: its loss and, for classes, the accuracy. `score` is what to select by, more is better."""
-    loss = loss_of(data)
-    total = 0.0
-    with torch.no_grad():
-        for rows in torch.arange(len(part.y)).split(1024):
-            total += len(rows) * loss(model(part.x[rows]), part.y[rows], None).item()
-    mean = total / len(part.y)
+    mean = mean_loss(model, part, loss_of(data))
     if data.padding is not None:
         return {"score": -mean, "loss": mean}
     right = accuracy(model, part)
@@ -115,7 +121,7 @@ def layer_widths(model: nn.Module) -> dict[str, int]:
     }
 
 
-def loss_of(data: Dataset) -> Callable[[Tensor, Tensor, Tensor | None], Tensor]:
+def loss_of(data: Dataset) -> Loss:
     """The mean loss over samples, or over real tokens of sentences."""
     if data.padding is None:
         return categorical
@@ -127,18 +133,13 @@ def loss_of(data: Dataset) -> Callable[[Tensor, Tensor, Tensor | None], Tensor]:
     return of_tokens
 
 
-def kept_epoch(history: History) -> int:
-    """The epoch whose state is kept: the last of the best ones."""
-    best = max(history.column("score"))
-    return max(int(row["epoch"]) for row in history if row["score"] == best)
-
-
 def _fit(model: nn.Module, data: Dataset, job: Job, scratch: Path | None, resume: bool) -> History:
     settings, training = job.settings, job.settings.training
     options = FitOptions(
         epochs=training.epochs,
         batch_size=training.batch_size,
         lr=training.lr,
+        schedule=training.schedule,
         patience=training.patience,
         ties="last",
         seed=job.seed,
@@ -151,7 +152,6 @@ def _fit(model: nn.Module, data: Dataset, job: Job, scratch: Path | None, resume
         score=None if data.padding is not None else accuracy,
         options=options,
         prior=settings.widths.prior if isinstance(settings.widths, Learned) else Prior(),
-        callbacks=[LearningRate(training)],
         folder=scratch,
         resume=resume and scratch is not None,
         optimizer=make_optimizer(model, training),
@@ -166,59 +166,14 @@ def make_optimizer(model: nn.Module, training: Training) -> TorchOptimizer:
     return Adam(groups, eps=training.eps, fused=True)
 
 
-class LearningRate(Callback):
-    """Sets the learning rate by milestones or plateaus: by the history alone, so that a resumed run goes on alike."""
-
-    def __init__(self, training: Training) -> None:
-        self._training = training
-
-    def on_fit_start(self, progress: Progress) -> None:
-        """Take up where a run that was stopped had arrived."""
-        self._set(progress)
-
-    def on_epoch_end(self, progress: Progress) -> None:
-        """Set the rate of the next epoch."""
-        self._set(progress)
-
-    def _set(self, progress: Progress) -> None:
-        training = self._training
-        if not training.milestones and training.plateau is None:
-            return
-        drops = sum(progress.epoch >= milestone for milestone in training.milestones)
-        if training.plateau is not None:
-            drops += count_plateaus(progress.history.column("validation_loss"), training.plateau)
-        for group in progress.optimizer.param_groups:
-            group["lr"] = training.lr * training.factor**drops
-
-
-def count_plateaus(losses: list[float], patience: int) -> int:
-    """How often a loss went for more than `patience` epochs without a new best.
-
-    >>> count_plateaus([3.0, 2.0, 2.0, 2.1, 2.0, 1.0], patience=2)
-    1
-    """
-    best, waited, plateaus = float("inf"), 0, 0
-    for loss in losses:
-        best, waited = (loss, 0) if loss < best else (best, waited + 1)
-        if waited > patience:
-            plateaus, waited = plateaus + 1, 0
-    return plateaus
-
-
 def _columns(history: History) -> dict[str, Any]:
     """The history as columns, of evenly spaced epochs and the one that was kept."""
-    rows = [history[place] for place in thin(len(history), _EPOCHS_KEPT, [kept_epoch(history) - 1])]
-    short = {name: [float(f"{row[name]:.5g}") for row in rows] for name in ("score", "data", "width")}
-    layers = list(rows[0]["widths"])
-    widths = {layer: [row["widths"][layer] for row in rows] for layer in layers}
-    return {"epoch": [row["epoch"] for row in rows], **short, "widths": widths}
+    rows = [history[place] for place in thin(len(history), _EPOCHS_KEPT, [history.kept_epoch - 1])]
+    shortened = {name: [short(row[name], 5) for row in rows] for name in ("score", "data", "width")}
+    widths = {layer: [row["widths"][layer] for row in rows] for layer in rows[0]["widths"]}
+    return {"epoch": [row["epoch"] for row in rows], **shortened, "widths": widths}
 
 
 def total_width(record: Record) -> int:
     """The units of all layers together."""
     return sum(record["widths"].values())
-
-
-def is_adaptive(settings: Settings) -> bool:
-    """Whether the widths are learned."""
-    return not isinstance(settings.widths, Fixed)

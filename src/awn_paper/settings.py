@@ -10,7 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from awn.basics.plain import to_plain
 from awn.errors import ArgumentError
+from awn.training.schedule import Milestones, Plateau, Schedule
 from awn_paper.models import Network, Widths
 
 Optimizer = Literal["adam", "sgd"]
@@ -21,7 +23,7 @@ class Training:
     """How a network is trained. Of the epochs with the best validation score the last is kept.
 
     `patience`: epochs without a better score before training ends; None trains all epochs. The learning rate is
-    multiplied by `factor` at each of the `milestones`, or whenever the validation loss has not improved for `plateau`
+    multiplied by `factor` at each of the `milestones`, or whenever the validation score has not improved for `plateau`
     epochs.
     """
 
@@ -36,6 +38,17 @@ class Training:
     milestones: tuple[int, ...] = ()
     plateau: int | None = None
     factor: float = 0.1
+
+    def __post_init__(self) -> None:
+        if self.milestones and self.plateau is not None:
+            raise ArgumentError("the learning rate falls by milestones or by plateaus, not by both: give one of them.")
+
+    @property
+    def schedule(self) -> Schedule | Literal["constant"]:
+        """The schedule of the learning rate."""
+        if self.milestones:
+            return Milestones(self.milestones, self.factor)
+        return "constant" if self.plateau is None else Plateau(self.plateau, self.factor)
 
 
 @dataclass(frozen=True)
@@ -82,27 +95,13 @@ class Settings:
         )
 
 
-def described(value: Any) -> Any:
-    """Settings as JSON can hold them, every part with its kind.
-
-    >>> from awn_paper.models import Fixed
-    >>> described(Fixed(16))
-    {'kind': 'Fixed', 'units': 16}
-    """
-    if dataclasses.is_dataclass(value):
-        return {"kind": type(value).__name__, **{name: described(getattr(value, name)) for name in _names(value)}}
-    if isinstance(value, list | tuple):
-        return [described(entry) for entry in value]
-    return value
-
-
 def fingerprint(*values: Any) -> str:
     """A short name that other settings do not have.
 
     >>> fingerprint(1, "a") == fingerprint(1, "b")
     False
     """
-    text = json.dumps([described(value) for value in values], sort_keys=True, default=repr)
+    text = json.dumps(to_plain(values, kinds=True, other=repr), sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

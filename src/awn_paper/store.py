@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from awn.basics.plain import to_plain
 from awn.errors import CheckpointError
 from awn.files.provenance import provenance
 from awn.files.write import write_files
 from awn_paper.protocol import AnyCase, Experiment, Outcome, Profile
 from awn_paper.run import Job, Record
-from awn_paper.settings import described
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Store:
             "dataset": case.settings.dataset,
             "fold": case.settings.fold,
             "label": case.label,
-            "chosen": described(outcome.chosen),
+            "chosen": to_plain(outcome.chosen, kinds=True),
             "selection": [self._name(folder, run.job) for run in outcome.selection],
             "final": [self._name(folder, run.job) for run in outcome.final],
             "from": provenance(),

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from awn.errors import AwnError
 from awn.files.provenance import origin
-from awn.runs.workers import Tasks, Workers
+from awn.runs.manager import Failure, RunManager, RunRecipe, Tell
+from awn.runs.workers import Workers
 from awn_paper.protocol import AnyCase, Experiment, Finished, Outcome, Profile, Protocol, Stages
 from awn_paper.run import Job, Record, train
 from awn_paper.store import Store
-
-Tell = Callable[[str], None]
 
 
 class SweepError(AwnError, RuntimeError):
@@ -23,7 +24,7 @@ class SweepError(AwnError, RuntimeError):
 
 
 class Sweep:
-    """The runs of an experiment's cases: those that are finished, those under way, and who waits for them."""
+    """The runs of an experiment's cases, and the cases that wait for them."""
 
     def __init__(
         self,
@@ -36,14 +37,15 @@ class Sweep:
         resume: bool = False,
         tell: Tell = lambda _: None,
     ) -> None:
-        self._experiment, self._profile, self._store = experiment, profile, store
-        self._scratch, self._resume, self._tell = scratch, resume, tell
-        self._tasks: Tasks[Job] = Tasks(workers)
-        self._asked: set[str] = set()
-        self._records: dict[str, Record] = {}
-        self._failures: dict[str, str] = {}
-        self._origin = origin()  # a worker elsewhere does not know it
-        self.made = 0
+        self._experiment, self._profile, self._store, self._tell = experiment, profile, store, tell
+        # The command and the commit are those of this process: a worker elsewhere does not know them.
+        recipe = _Jobs(store, experiment.runs_folder, scratch, resume, origin(), tell)
+        self._runs = RunManager(recipe, workers)
+
+    @property
+    def made(self) -> int:
+        """The number of runs that were made, and not found."""
+        return self._runs.made
 
     def run(self, protocol: Protocol) -> list[Outcome]:
         """Make all runs that are missing, and write the outcome of every case as soon as it is there."""
@@ -57,7 +59,7 @@ class Sweep:
             for case, stages, jobs in waiting:
                 wanted: Sequence[Job] | None = jobs
                 while wanted is not None and self._ready(wanted):
-                    done = [Finished(job, self._records[job.key]) for job in wanted]
+                    done = [Finished(job, self._runs.results[job]) for job in wanted]
                     try:
                         wanted = stages.send(done)
                     except StopIteration as end:
@@ -65,50 +67,54 @@ class Sweep:
                         outcomes.append(end.value)
                         self._store.keep_outcome(self._experiment, self._profile, case, end.value, protocol.says)
                         self._tell(f"{case.settings.dataset}, {case.label}: done")
-                if wanted is not None and not any(job.key in self._failures for job in wanted):
+                if wanted is not None and not any(job in self._runs.failures for job in wanted):
                     still.append((case, stages, wanted))
             waiting = still
             if waiting:
-                self._collect()
-        if self._failures:
-            reasons = " ".join(dict.fromkeys(self._failures.values()))
-            raise SweepError(f"not all runs could be made. {reasons} What is finished is kept.")
+                self._runs.collect()
+        if self._runs.failures:
+            found = [f"{job.settings.dataset}: {failure.says}" for job, failure in self._runs.failures.items()]
+            raise SweepError(f"not all runs could be made. {' '.join(dict.fromkeys(found))} What is finished is kept.")
         return outcomes
 
     def _ready(self, jobs: Sequence[Job]) -> bool:
-        """Whether all these runs are finished; those that nobody has asked for yet are put in the queue."""
+        """Whether all these runs are finished; those that nobody has asked for yet are asked for."""
         for job in jobs:
-            if job.key in self._asked:
-                continue
-            self._asked.add(job.key)
-            found = self._store.find(self._experiment.runs_folder, job)
-            if found is not None:
-                self._records[job.key] = found
-            else:
-                self._tasks.add(job, make, job, self._scratch_of(job), self._resume)
-        return all(job.key in self._records for job in jobs)
+            self._runs.ask(job)
+        return all(job in self._runs.results for job in jobs)
 
-    def _collect(self) -> None:
-        """Wait for runs, and keep what they came to."""
-        for job, record in self._tasks.finished():
-            if isinstance(record, Exception):
-                self._failures[job.key] = f"{job.settings.dataset}: {record}"
-                continue
-            record["from"] |= self._origin
-            self._store.keep(self._experiment.runs_folder, job, record)
-            self._records[job.key] = record
-            self.made += 1
-            self._clear(job)
-            self._tell(_sentence(job, record, len(self._tasks)))
+
+@dataclass(frozen=True)
+class _Jobs(RunRecipe[Job, Record]):
+    store: Store
+    folder: str
+    scratch: Path | None
+    resume: bool
+    origin: Mapping[str, Any]
+    tell: Tell
+
+    def find(self, job: Job) -> Record | None:
+        return self.store.find(self.folder, job)
+
+    def call(self, job: Job) -> tuple[Any, ...]:
+        return make, job, self._scratch_of(job), self.resume
+
+    def keep(self, job: Job, record: Record) -> Record:
+        record["from"] |= self.origin
+        self.store.keep(self.folder, job, record)
+        scratch = self._scratch_of(job)
+        if scratch is not None:  # of no use any more
+            shutil.rmtree(scratch, ignore_errors=True)
+        return record
+
+    def say(self, job: Job, outcome: Record | Failure, left: int) -> None:
+        if not isinstance(outcome, Failure):
+            self.tell(_sentence(job, outcome, left))
+        elif outcome.trace:
+            self.tell(outcome.trace)
 
     def _scratch_of(self, job: Job) -> Path | None:
-        return None if self._scratch is None else self._scratch / job.key
-
-    def _clear(self, job: Job) -> None:
-        """What a run would have been resumed from is of no use any more."""
-        folder = self._scratch_of(job)
-        if folder is not None:
-            shutil.rmtree(folder, ignore_errors=True)
+        return None if self.scratch is None else self.scratch / job.key
 
 
 def make(job: Job, scratch: Path | None, resume: bool) -> Record:

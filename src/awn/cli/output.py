@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,6 +11,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from awn.basics.plain import to_plain
+
 out = Console()
 err = Console(stderr=True)
 _WIDE = 140
@@ -19,7 +20,7 @@ _WIDE = 140
 
 def print_json(content: Any) -> None:
     """One JSON object on the standard output; a number that is none, which JSON has no word for, as null."""
-    typer.echo(json.dumps(_finite(content), ensure_ascii=False, allow_nan=False))
+    typer.echo(json.dumps(to_plain(content, nonfinite="null"), ensure_ascii=False, allow_nan=False))
 
 
 def print_table(title: str, head: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
@@ -37,11 +38,3 @@ def say(sentence: str, *, quiet: bool = False) -> None:
     """A sentence on the error stream, so that it never mixes with results."""
     if not quiet:
         err.print(sentence, highlight=False, markup=False, soft_wrap=True)
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _finite(entry) for name, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(entry) for entry in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

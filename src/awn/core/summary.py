@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from torch import nn
 
+from awn.basics.text_table import text_table
 from awn.core.count import active_shape, axes_by_tensor, count_parameters
 from awn.core.groups import find_groups, require_groups
 
@@ -56,7 +56,7 @@ class Summary:
         inside = sum(row.parameters for row in self.layers)
         rows.append(("other layers", "", f"{self.parameters - inside:,}", "", ""))
         rows.append(("total", f"{self.units:,}", f"{self.parameters:,}", "", ""))
-        return _table(head, rows)
+        return text_table(head, rows)
 
 
 def summary(model: nn.Module) -> Summary:
@@ -89,16 +89,3 @@ def summary(model: nn.Module) -> Summary:
             )
         )
     return Summary(tuple(rows), sum(row.units for row in rows), count_parameters(model))
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    columns = list(zip(head, *rows, strict=True))
-    sizes = [max(map(len, column)) for column in columns]
-    lines = []
-    for row in (head, *rows):
-        cells = [
-            row[0].ljust(sizes[0]),
-            *(cell.rjust(size) for cell, size in zip(row[1:], sizes[1:], strict=True)),
-        ]
-        lines.append("  ".join(cells).rstrip())
-    return "\n".join(lines)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import math
-import numbers
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
+from awn.basics.plain import to_numbers, to_plain
 from awn.errors import ArgumentError
 
 Task = Literal["classification", "regression"]
@@ -118,10 +117,10 @@ class ReportData:
     def to_json(self) -> dict[str, Any]:
         """The data as `json.dumps` takes it. Numbers that JSON has no word for become "nan", "inf" and "-inf".
 
-        >>> ReportData("run", "regression", "R²", history=[{"epoch": 1, "score": math.nan}]).to_json()["history"]
+        >>> ReportData("run", "regression", "R²", history=[{"epoch": 1, "score": float("nan")}]).to_json()["history"]
         [{'epoch': 1, 'score': 'nan'}]
         """
-        content: dict[str, Any] = _to_plain(self)
+        content: dict[str, Any] = to_plain(self)
         return content
 
     @classmethod
@@ -140,49 +139,23 @@ class ReportData:
 
 
 def _layer(content: Mapping[str, Any]) -> LayerCurve:
-    return LayerCurve(**{name: value if name == "name" else _numbers(value) for name, value in content.items()})
+    return LayerCurve(**{name: value if name == "name" else to_numbers(value) for name, value in content.items()})
 
 
 def _confusion(content: Mapping[str, Any] | None) -> Confusion | None:
-    return None if content is None else Confusion(content["labels"], _numbers(content["counts"]))
+    return None if content is None else Confusion(content["labels"], to_numbers(content["counts"]))
 
 
 def _residuals(content: Mapping[str, Any] | None) -> Residuals | None:
-    return None if content is None else Residuals(**_numbers(content))
-
-
-def _to_plain(value: Any) -> Any:
-    """A value in JSON's own types. What has no such type, as a device or a path among the settings, becomes text."""
-    if dataclasses.is_dataclass(value):
-        return {own.name: _to_plain(getattr(value, own.name)) for own in dataclasses.fields(value)}
-    if isinstance(value, Mapping):
-        return {str(key): _to_plain(entry) for key, entry in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_to_plain(entry) for entry in value]
-    if value is None or isinstance(value, (bool, str)):
-        return value
-    if isinstance(value, numbers.Integral):
-        return int(value)
-    if isinstance(value, numbers.Real):
-        return float(value) if math.isfinite(value) else str(float(value))
-    return str(value)
-
-
-def _numbers(value: Any) -> Any:
-    """Undo `_to_plain` where there are numbers alone: "nan", "inf" and "-inf" are numbers again, at any depth."""
-    if isinstance(value, Mapping):
-        return {key: _numbers(entry) for key, entry in value.items()}
-    if isinstance(value, list):
-        return [_numbers(entry) for entry in value]
-    return float(value) if isinstance(value, str) else value
+    return None if content is None else Residuals(**to_numbers(content))
 
 
 _READERS: dict[str, Callable[[Any], Any]] = {
     "headline": lambda content: [(label, value) for label, value in content],
-    "history": _numbers,
+    "history": to_numbers,
     "layers": lambda content: [_layer(layer) for layer in content],
-    "truncation": lambda content: [TruncationPoint(**_numbers(point)) for point in content],
-    "activations": _numbers,
+    "truncation": lambda content: [TruncationPoint(**to_numbers(point)) for point in content],
+    "activations": to_numbers,
     "confusion": _confusion,
     "residuals": _residuals,
 }

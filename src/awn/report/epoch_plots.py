@@ -6,8 +6,9 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
+from awn.basics.thin import thin
 from awn.report.data import ReportData, Row
-from awn.report.figure import MOST_LINES, MOST_POINTS, Figure, band, figure, finite, line, thin, upright
+from awn.report.figure import MOST_LINES, MOST_POINTS, Figure, band, figure, finite, line, upright
 
 LOSS_TERMS = {
     "total": "total",

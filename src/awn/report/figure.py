@@ -1,4 +1,4 @@
-"""What all figures share: plotly, colours that follow the page, axes, and lists short enough to draw.
+"""What all figures share: plotly, colours that follow the page, and axes.
 
 Colours are names of CSS variables, such as var(--c0): the page puts in the ones of its light, dark or print scheme.
 """
@@ -11,6 +11,7 @@ import numbers
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from awn.basics.plain import short
 from awn.errors import MissingExtraError
 
 Figure = dict[str, Any]
@@ -127,14 +128,4 @@ def finite(value: Any) -> float | int | None:
     """
     if value is None or not math.isfinite(value):
         return None
-    return int(value) if isinstance(value, numbers.Integral) else float(f"{float(value):.6g}")
-
-
-def thin(count: int, most: int, also: Iterable[int] = ()) -> list[int]:
-    """At most about `most` of the places 0 … count − 1, evenly spaced, the last and those in `also` among them.
-
-    >>> thin(10, 4, also=[7])
-    [0, 3, 6, 7, 9]
-    """
-    step = max(1, math.ceil(count / most))
-    return sorted({*range(0, count, step), *also, *range(max(0, count - 1), count)})
+    return int(value) if isinstance(value, numbers.Integral) else short(float(value), 6)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from awn.basics.thin import thin
 from awn.report.data import Confusion, ReportData, Residuals
-from awn.report.figure import Figure, figure, finite, graph_objects, line, text, thin
+from awn.report.figure import Figure, figure, finite, graph_objects, line, text
 from awn.report.markup import milliseconds, number
 
 _MOST_ROWS = 2000  # of a scatter plot

@@ -5,8 +5,9 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 
+from awn.basics.thin import thin
 from awn.report.data import LayerCurve
-from awn.report.figure import MOST_UNITS, Figure, band, figure, line, thin, upright
+from awn.report.figure import MOST_UNITS, Figure, band, figure, line, upright
 
 
 def importance_plot(layer: LayerCurve) -> Figure:

@@ -2,11 +2,38 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from awn.core.groups import WidthGroup, require_groups
+
+
+@dataclass(frozen=True)
+class ActivationBand:
+    """The smallest, mean and largest activation of each unit of a layer: three tensors of [units]."""
+
+    low: Tensor
+    mean: Tensor
+    high: Tensor
+
+
+def activation_bands(model: nn.Module, inputs: Tensor) -> dict[str, ActivationBand]:
+    """The range of every unit's activation over `inputs`, scaled by the unit's importance.
+
+    >>> import awn
+    >>> bands = activation_bands(awn.AdaptiveMLP(2, 2), torch.randn(10, 2))
+    >>> bool((bands["hidden.0"].low <= bands["hidden.0"].high).all())
+    True
+    """
+    activations = unit_activations(model, inputs)
+    bands = {}
+    for group in require_groups(model):
+        scaled = activations[group.name] * group.width.importance()[: group.width.units].detach()
+        bands[group.name] = ActivationBand(scaled.amin(0), scaled.mean(0), scaled.amax(0))
+    return bands
 
 
 def activation_magnitudes(model: nn.Module, inputs: Tensor) -> dict[str, Tensor]:

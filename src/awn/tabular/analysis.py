@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import functools
 import statistics
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,11 +14,13 @@ from numpy.typing import ArrayLike
 from sklearn.metrics import confusion_matrix
 from torch import nn
 
+from awn.basics.plain import to_plain
+from awn.basics.timing import in_turns
 from awn.core.count import count_parameters
 from awn.core.groups import find_groups
 from awn.files.provenance import provenance
 from awn.report.data import Confusion, LayerCurve, ReportData, Residuals, TruncationPoint
-from awn.smaller.activations import unit_activations
+from awn.smaller.activations import ActivationBand, activation_bands
 from awn.tabular.estimators import AdaptiveClassifier
 from awn.tabular.folder import Estimator
 
@@ -47,10 +49,10 @@ def analyse(
         task="classification" if classifies else "regression",
         score_name="accuracy" if classifies else "R²",
         headline=list(headline),
-        history=mark_best(estimator.history_.rows),
+        history=estimator.history_.rows,
         layers=layer_curves(estimator.model_),
         truncation=truncation_curve(estimator, X, y),
-        activations=activation_bands(estimator, rows),
+        activations=to_plain(_activation_bands(estimator, rows)),
         confusion=_confusion(estimator, shown, predicted) if isinstance(estimator, AdaptiveClassifier) else None,
         residuals=None if classifies or predicted.ndim > 1 else Residuals(shown.tolist(), predicted.tolist()),
         settings=dict(settings),
@@ -87,51 +89,17 @@ def truncation_curve(estimator: Estimator, X: pd.DataFrame, y: ArrayLike) -> lis
     ]
 
 
-def activation_bands(estimator: Estimator, X: pd.DataFrame) -> dict[str, dict[str, list[float]]]:
-    """The smallest, mean and largest activation of every unit over some rows, scaled by its importance."""
-    bands = {}
+def _activation_bands(estimator: Estimator, X: pd.DataFrame) -> dict[str, ActivationBand]:
     device = next(estimator.model_.parameters()).device
-    activations = unit_activations(estimator.model_, torch.from_numpy(estimator.encode(X)).to(device))
-    for group in find_groups(estimator.model_):
-        units = group.width.units
-        scaled = activations[group.name] * group.width.importance()[:units].detach()
-        low, mean, high = scaled.amin(0), scaled.mean(0), scaled.amax(0)
-        bands[group.name] = {"low": low.tolist(), "mean": mean.tolist(), "high": high.tolist()}
-    return bands
+    return activation_bands(estimator.model_, torch.from_numpy(estimator.encode(X)).to(device))
 
 
-def mark_best(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The rows of a history, with those marked that were the best so far, by what the estimators keep an epoch by.
-
-    That is the validation loss, or the score where a row has none.
-
-    >>> [row["best"] for row in mark_best([{"score": 0.5}, {"score": 0.4}, {"score": 0.9}, {"score": None}])]
-    [True, False, True, False]
-    >>> by_loss = [{"score": 0.5, "validation_loss": 1.0}, {"score": 0.9, "validation_loss": 2.0}]
-    >>> [row["best"] for row in mark_best(by_loss)]
-    [True, False]
-    """
-    best, marked = -np.inf, []
-    for row in rows:
-        loss = row.get("validation_loss")
-        merit = row["score"] if loss is None else -loss
-        better = merit is not None and merit > best
-        best = merit if better else best
-        marked.append({**row, "best": better})
-    return marked
-
-
-def _latencies(networks: Sequence[nn.Module], rows: torch.Tensor, repeats: int = 15) -> list[float]:
-    """The median time of a forward in milliseconds, measured in turns, so that noise falls on all alike."""
-    times: list[list[float]] = [[] for _ in networks]
+def _latencies(networks: Sequence[nn.Module], rows: torch.Tensor) -> list[float]:
+    """The median time of a forward in milliseconds."""
+    forwards = {str(place): functools.partial(network, rows) for place, network in enumerate(networks)}
     with torch.no_grad():
-        for repeat in range(repeats + 2):
-            for network, own in zip(networks, times, strict=True):
-                started = time.perf_counter()
-                network(rows)
-                if repeat >= 2:  # the first calls warm up
-                    own.append(1000 * (time.perf_counter() - started))
-    return [statistics.median(own) for own in times]
+        seconds = in_turns(forwards, repetitions=15, burst=0.0)
+    return [1000 * statistics.median(own) for own in seconds.values()]
 
 
 def _confusion(estimator: AdaptiveClassifier, actual: Any, predicted: Any) -> Confusion:

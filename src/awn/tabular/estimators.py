@@ -21,8 +21,9 @@ from torch import Tensor, nn
 from awn.errors import ArgumentError
 from awn.loss import likelihood
 from awn.smaller.truncate import compress
-from awn.tabular.network import Array, NetworkEstimator, score_in_chunks, weighted_rows
+from awn.tabular.network import Array, NetworkEstimator, weighted_rows
 from awn.training import Callback, Data
+from awn.training.evaluate import accuracy, all_outputs
 
 
 class AdaptiveClassifier(ClassifierMixin, NetworkEstimator):  # type: ignore[misc]
@@ -120,7 +121,7 @@ class AdaptiveClassifier(ClassifierMixin, NetworkEstimator):  # type: ignore[mis
         weights = self._class_weights(frame, labels, sample_weight)
         frame, labels, weights = weighted_rows(weights, frame, labels)
         numbers, outputs = np.searchsorted(self.classes_, labels), len(self.classes_)
-        loss, score = likelihood.categorical, _accuracy
+        loss, score = likelihood.categorical, accuracy
         self._train(frame, numbers, outputs, weights, loss, score, numbers, folder, resume, data_parallel)
         return self
 
@@ -161,10 +162,10 @@ class AdaptiveClassifier(ClassifierMixin, NetworkEstimator):  # type: ignore[mis
         rows, wanted = torch.from_numpy(self.encode(X)), np.asarray(y)
         check_consistent_length(rows, wanted)
 
-        def accuracy(model: nn.Module) -> float:
+        def score(model: nn.Module) -> float:
             return self.network_score(model, rows, wanted)
 
-        return self._with(compress(self._adaptive(), accuracy, max_drop=max_drop))
+        return self._with(compress(self._adaptive(), score, max_drop=max_drop))
 
     def network_score(self, model: nn.Module, rows: Tensor, y: ArrayLike) -> float:
         """The accuracy of a network of this table, such as a smaller one, on rows that `encode` gave."""
@@ -331,21 +332,16 @@ class AdaptiveRegressor(RegressorMixin, NetworkEstimator):  # type: ignore[misc]
         return tags
 
 
-def _accuracy(model: nn.Module, data: Data) -> float:
-    right = (score_in_chunks(model, data.x).argmax(1) == data.y).double()
-    return float((right * data.weight).sum() / data.weight.sum() if data.weight is not None else right.mean())
-
-
 def _r2(model: nn.Module, data: Data) -> float:
     """R² on these rows, the mean over the targets; 0 where a target is the same in all of them."""
     weight = torch.ones_like(data.y[:, :1]) if data.weight is None else data.weight[:, None]
     mean = (weight * data.y).sum(0) / weight.sum()
-    outputs = score_in_chunks(model, data.x)
-    errors, spread = ((weight * (data.y - other).square()).double().sum(0) for other in (outputs, mean))
+    predicted = all_outputs(model, data.x)
+    errors, spread = ((weight * (data.y - other).square()).double().sum(0) for other in (predicted, mean))
     varied = spread > 1e-9 * weight.sum()  # above rounding: the targets are of about unit size
     return float(torch.where(varied, 1 - errors / spread, 0.0).mean())
 
 
 def predict_rows(model: nn.Module, rows: Tensor) -> Array:
     """A model's outputs for encoded rows, as an array."""
-    return np.asarray(score_in_chunks(model.eval(), rows.to(next(model.parameters()).device)).cpu())
+    return np.asarray(all_outputs(model.eval(), rows.to(next(model.parameters()).device)).cpu())

@@ -19,7 +19,7 @@ from awn.files.provenance import provenance
 from awn.files.write import json_file, write_files
 from awn.parallel.torchrun import is_first
 from awn.report import write_report
-from awn.tabular.analysis import analyse, mark_best
+from awn.tabular.analysis import analyse
 from awn.tabular.estimators import AdaptiveClassifier, AdaptiveRegressor
 from awn.tabular.folder import Estimator, save_estimator
 from awn.tabular.options import check_options
@@ -108,15 +108,15 @@ def _start(known: _Prepared, estimator: Estimator) -> Start:
 
 def _end(estimator: Estimator) -> dict[str, Any]:
     """What is known of a run once it is trained."""
-    rows = mark_best(estimator.history_.rows)
+    history = estimator.history_
     widths = {group.name: group.width for group in find_groups(estimator.model_)}
     return {
         "widths": estimator.widths_,
         "at_cap": {name: width.units for name, width in widths.items() if width.units == width.max_units},
         "parameters": count_parameters(estimator.model_),
-        "epochs": len(rows),
-        "kept_epoch": max((row["epoch"] for row in rows if row["best"]), default=len(rows)),
-        "stopped_early": len(rows) < estimator.epochs,
+        "epochs": len(history),
+        "kept_epoch": history.kept_epoch,
+        "stopped_early": len(history) < estimator.epochs,
     }
 
 
@@ -222,7 +222,7 @@ def _write(
             ("parameters", result.parameters),
             ("training time", f"{result.seconds:.0f} s"),
         ],
-        settings={"table": table.name, "target": target, "seed": made_by["seed"], **_plain_options(estimator)},
+        settings={"table": table.name, "target": target, "seed": made_by["seed"], **_reported_options(estimator)},
         notes=[*result.notes, *result.ending()],
     )
     write_report(folder / "report.html", data)
@@ -234,5 +234,5 @@ def _write(
     )
 
 
-def _plain_options(estimator: Estimator) -> dict[str, Any]:
+def _reported_options(estimator: Estimator) -> dict[str, Any]:
     return {name: value for name, value in estimator.get_params().items() if name not in ("callbacks", "random_state")}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from awn.basics.plain import to_plain
 from awn.errors import ArgumentError, AwnError, CheckpointError
 from awn.files.model_folder import describe, read_model, rebuild
 from awn.files.write import json_file, tensor_file, write_files
@@ -165,14 +165,10 @@ def _check_belongs(estimator: Estimator, network: Any) -> None:
 
 def _plain(value: Any) -> Any:
     """A value in JSON's own types; a number that is none, such as the score of a single row, becomes null."""
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, Mapping):
-        return {str(key): _plain(entry) for key, entry in value.items()}
-    if isinstance(value, (list, tuple, np.ndarray)):
-        return [_plain(entry) for entry in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
+    return to_plain(value, nonfinite="null", other=_without_numpy)
+
+
+def _without_numpy(value: Any) -> Any:
+    if isinstance(value, np.generic | np.ndarray):
+        return _plain(value.tolist())
     raise ArgumentError(f"{value!r}, a {type(value).__name__}, cannot be saved: a folder holds numbers and text alone.")

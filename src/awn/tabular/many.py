@@ -5,9 +5,8 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import traceback
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, stdev
@@ -15,14 +14,13 @@ from typing import Any
 
 import torch
 
-from awn.errors import ArgumentError, AwnError, CheckpointError, TableError
+from awn.basics.plain import to_plain
+from awn.errors import ArgumentError, TableError
 from awn.files.provenance import origin
-from awn.files.write import json_file
-from awn.runs.workers import Tasks, Workers
+from awn.runs.manager import Failure, RunManager, RunRecipe, Tell
+from awn.runs.workers import Workers
 from awn.tabular.fitting import check_fit, fit_table
 from awn.tabular.outcome import TableFit
-
-Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -35,18 +33,6 @@ class TableRun:
 
     def __str__(self) -> str:
         return f"{self.table}, seed {self.seed}"
-
-
-@dataclass(frozen=True)
-class Failure:
-    """Why a run was not made, and the traceback of a fault of ours.
-
-    `refused` if its input, an option, or what is in its folder cannot be used: it would be so again.
-    """
-
-    says: str
-    refused: bool = False
-    trace: str = ""
 
 
 @dataclass(frozen=True)
@@ -114,31 +100,46 @@ def fit_tables(
 
     `tell` is given a sentence as each run ends.
     """
-    asked = _asked(runs, target, settings)
-    made: dict[TableRun, TableFit] = {}
-    failed: dict[TableRun, Failure] = {}
-    tasks: Tasks[TableRun] = Tasks(workers)
-    from_here = origin()  # a worker elsewhere does not know it
+    # The command and the commit are those of this process: a worker elsewhere does not know them.
+    recipe = _TableRuns(target, settings, _asked(runs, target, settings), origin(), threads, resume, tell)
+    manager = RunManager(recipe, workers)
     for run in runs:
-        finished = _read_fit(run, asked[run]) if resume else None
-        if finished is None:
-            tasks.add(
-                run, _make, _found(run), target, dict(settings), resume, threads, {**from_here, "asked": asked[run]}
-            )
-        else:
-            made[run] = finished
+        manager.ask(run)
+        if run in manager.results:
             tell(f"{run}: finished before")
-    while len(tasks):
-        for run, outcome in tasks.finished():
-            result = _read_fit(run, asked[run]) if outcome is None else None
-            if result is None:
-                failed[run] = _failure(run, outcome)
-                if not failed[run].refused:
-                    tell(f"{run}: failed; {len(tasks)} to go")
-            else:
-                made[run] = result
-                tell(_sentence(run, result, len(tasks)))
+    manager.finish()
+    made, failed = manager.results, manager.failures
     return Fanout({run: made[run] for run in runs if run in made}, {run: failed[run] for run in runs if run in failed})
+
+
+@dataclass(frozen=True)
+class _TableRuns(RunRecipe[TableRun, TableFit]):
+    target: str
+    settings: Mapping[str, Any]
+    asked: Mapping[TableRun, dict[str, Any]]
+    origin: Mapping[str, Any]
+    threads: int
+    resume: bool
+    tell: Tell
+
+    def find(self, run: TableRun) -> TableFit | None:
+        return _read_fit(run, self.asked[run]) if self.resume else None
+
+    def call(self, run: TableRun) -> tuple[Any, ...]:
+        # A worker's working folder may be another.
+        there = dataclasses.replace(run, table=run.table.absolute(), folder=run.folder.absolute())
+        facts = {**self.origin, "asked": self.asked[run]}
+        return _make, there, self.target, dict(self.settings), self.resume, self.threads, facts
+
+    def keep(self, run: TableRun, returned: None) -> TableFit | Failure:
+        made = _read_fit(run, self.asked[run])
+        return made or Failure(f"no result is in {run.folder}: it must be on a disk that all workers share.")
+
+    def say(self, run: TableRun, outcome: TableFit | Failure, left: int) -> None:
+        if isinstance(outcome, TableFit):
+            self.tell(_sentence(run, outcome, left))
+        elif not outcome.refused:
+            self.tell(f"{run}: failed; {left} to go")
 
 
 def spread(numbers: Sequence[float]) -> dict[str, float | None]:
@@ -167,35 +168,17 @@ def summarise(fits: Sequence[TableFit]) -> dict[str, Any]:
 
 def _make(
     run: TableRun, target: str, settings: dict[str, Any], resume: bool, threads: int, facts: dict[str, Any]
-) -> Failure | None:
-    """What a worker does. The result is in the run's folder; an exception would not come back whole from everywhere."""
+) -> None:
+    """What a worker does. The result is in the run's folder."""
     torch.set_num_threads(threads)
-    try:
-        fit_table(run.table, target, run.folder, seed=run.seed, **settings, resume=resume, facts=facts)
-    except (AwnError, OSError) as error:
-        return Failure(str(error), refused=isinstance(error, ArgumentError | TableError | CheckpointError))
-    except Exception as error:
-        return Failure(f"{type(error).__name__}: {error}", trace=traceback.format_exc())
-    return None
-
-
-def _found(run: TableRun) -> TableRun:
-    """The run as a worker finds it, whose working folder may be another."""
-    return dataclasses.replace(run, table=run.table.absolute(), folder=run.folder.absolute())
-
-
-def _failure(run: TableRun, outcome: Failure | Exception | None) -> Failure:
-    if isinstance(outcome, Exception):  # of the worker, not of the run
-        return Failure((str(outcome) or repr(outcome)).splitlines()[0])
-    return outcome or Failure(f"no result is in {run.folder}: it must be on a disk that all workers share.")
+    fit_table(run.table, target, run.folder, seed=run.seed, **settings, resume=resume, facts=facts)
 
 
 def _asked(runs: Sequence[TableRun], target: str, settings: Mapping[str, Any]) -> dict[TableRun, dict[str, Any]]:
-    """All that decides the result of each run, as JSON has it."""
+    """All that decides the result of each run, as `summary.json` holds it."""
     contents = {table: hashlib.sha256(table.read_bytes()).hexdigest() for table in {run.table for run in runs}}
     return {
-        run: json.loads(json_file({"table": contents[run.table], "target": target, "seed": run.seed, **settings}))
-        for run in runs
+        run: to_plain({"table": contents[run.table], "target": target, "seed": run.seed, **settings}) for run in runs
     }
 
 

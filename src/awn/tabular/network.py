@@ -22,7 +22,7 @@ from sklearn.utils.validation import (
     check_is_fitted,
     validate_data,
 )
-from torch import Tensor, nn
+from torch import nn
 
 from awn.core.count import count_parameters
 from awn.core.groups import find_groups
@@ -40,7 +40,7 @@ from awn.smaller.finalize import finalize
 from awn.smaller.truncate import truncate
 from awn.tabular.encode.preprocess import Preprocessor
 from awn.training import Data, FitOptions, History, fit
-from awn.training.loop import Loss, Score
+from awn.training.evaluate import Loss, Score, all_outputs
 
 SelfT = TypeVar("SelfT", bound="NetworkEstimator")
 Array = NDArray[Any]
@@ -49,7 +49,6 @@ Array = NDArray[Any]
 _FEWEST_VALIDATION_ROWS = 5
 # The prior on the weights of a table with fewer rows is as weak as with so many.
 _FEW_ROWS = 500
-_ROWS_AT_A_TIME = 8192
 
 
 class NetworkEstimator(BaseEstimator):  # type: ignore[misc]
@@ -150,11 +149,9 @@ class NetworkEstimator(BaseEstimator):  # type: ignore[misc]
         return pd.DataFrame(checked, columns=names or [f"x{i}" for i in range(checked.shape[1])])
 
     def _outputs(self, X: Any) -> Array:
-        """The network's outputs for rows, in chunks."""
+        """The network's outputs for rows."""
         check_is_fitted(self, "network_")
-        rows = torch.from_numpy(self.encode(X)).double()
-        out = torch.cat([self.network_(chunk) for chunk in rows.split(_ROWS_AT_A_TIME)])
-        return np.asarray(out)
+        return np.asarray(all_outputs(self.network_, torch.from_numpy(self.encode(X)).double()))
 
     def encode(self, X: Any) -> Array:
         """The rows as the network sees them: numbers of about unit size, categories as indicators."""
@@ -344,9 +341,3 @@ def fixed_network(
         layers += [nn.Linear(inside, outside), *([nn.BatchNorm1d(outside)] if batch_norm else [])]
         layers += [make_activation(activation), *([nn.Dropout(dropout)] if dropout else [])]
     return nn.Sequential(*layers, nn.Linear([inputs, *widths][-1], outputs))
-
-
-def score_in_chunks(model: nn.Module, x: Tensor) -> Tensor:
-    """A model's outputs for many rows, without their gradients."""
-    with torch.no_grad():
-        return torch.cat([model(chunk) for chunk in x.split(_ROWS_AT_A_TIME)])

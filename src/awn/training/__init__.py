@@ -7,15 +7,21 @@ from awn.training.history import History
 from awn.training.loggers import MLflowLogger, TensorBoardLogger
 from awn.training.loop import fit
 from awn.training.options import FitOptions
+from awn.training.schedule import Cosine, Milestones, Plateau, Schedule, Warmup
 
 __all__ = [
     "Callback",
+    "Cosine",
     "Data",
     "FitOptions",
     "History",
     "MLflowLogger",
+    "Milestones",
+    "Plateau",
     "Progress",
+    "Schedule",
     "TensorBoardLogger",
+    "Warmup",
     "fit",
     "flush_denormals",
 ]

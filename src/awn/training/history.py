@@ -11,28 +11,41 @@ from typing import Any
 from awn.errors import CheckpointError
 from awn.files.write import write_files
 
-Row = dict[str, Any]
+#: What happened in one epoch, by name.
+EpochRow = dict[str, Any]
 
 
 @dataclass
 class History:
     """One row an epoch: the loss and its terms, the score, every layer's width and ν, the learning rate, the time.
 
+    `best` marks the epochs after which the state of the model was kept as the best so far.
+
     >>> history = History([{"epoch": 1, "score": 0.9, "widths": {"hidden.0": 231}}])
     >>> history.column("score"), history.widths("hidden.0")
     ([0.9], [231])
     """
 
-    rows: list[Row] = field(default_factory=list)
+    rows: list[EpochRow] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.rows)
 
-    def __iter__(self) -> Iterator[Row]:
+    def __iter__(self) -> Iterator[EpochRow]:
         return iter(self.rows)
 
-    def __getitem__(self, number: int) -> Row:
+    def __getitem__(self, number: int) -> EpochRow:
         return self.rows[number]
+
+    @property
+    def kept_epoch(self) -> int:
+        """The epoch that a run left its model in: the last that is marked as the best, or the last if none is.
+
+        >>> History([{"epoch": 1, "best": True}, {"epoch": 2, "best": True}, {"epoch": 3, "best": False}]).kept_epoch
+        2
+        """
+        best = [int(row["epoch"]) for row in self.rows if row.get("best")]
+        return best[-1] if best else len(self.rows)
 
     def column(self, name: str) -> list[Any]:
         """One entry of every row."""
@@ -55,6 +68,6 @@ class History:
             raise CheckpointError(f"{path} is not a readable history: {error}") from None
 
 
-def json_line(row: Row) -> bytes:
+def json_line(row: EpochRow) -> bytes:
     """A row as one line of JSON."""
     return json.dumps(row, ensure_ascii=False).encode() + b"\n"

@@ -8,7 +8,7 @@ from typing import Any
 
 from awn.errors import MissingExtraError
 from awn.training.callbacks import Callback, Progress
-from awn.training.history import Row
+from awn.training.history import EpochRow
 
 
 class TensorBoardLogger(Callback):
@@ -61,7 +61,7 @@ class MLflowLogger(Callback):
         mlflow.log_metrics(flat_numbers(progress.history[-1]), step=progress.epoch)
 
 
-def flat_numbers(row: Row) -> dict[str, float]:
+def flat_numbers(row: EpochRow) -> dict[str, float]:
     """The numbers of a row under flat names.
 
     >>> flat_numbers({"epoch": 1, "score": None, "widths": {"hidden.0": 231}})

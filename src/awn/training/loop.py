@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.optim import Optimizer
 
 from awn.basics.random_states import random_states, set_random_states
@@ -23,15 +23,12 @@ from awn.parallel.collectives import average_, reaching_all, told
 from awn.training.callbacks import Callback
 from awn.training.data import Data
 from awn.training.denormals import flush_denormals
+from awn.training.evaluate import Loss, Score, mean_loss
 from awn.training.history import History
 from awn.training.options import FitOptions
 from awn.training.run import Run
 
-Loss = Callable[[Tensor, Tensor, Tensor | None], Tensor]
-Score = Callable[[nn.Module, Data], float]
-
 _OPTIONS, _PRIOR = FitOptions(), Prior()
-_ROWS_AT_ONCE = 1024  # when a loss is only looked at: the outputs for a large set may not fit into memory
 
 
 def fit(
@@ -67,7 +64,7 @@ def fit(
     >>> model = awn.AdaptiveMLP(2, 2)
     >>> history = fit(model, data, data, loss=awn.likelihood.categorical, options=FitOptions(epochs=3))
     >>> len(history), sorted(history[-1])
-    (3, ['budget', 'data', 'epoch', 'lr', 'nu', 'score', 'seconds', 'total', 'validation_loss', ...])
+    (3, ['best', 'budget', 'data', 'epoch', 'lr', 'nu', 'score', 'seconds', 'total', ...])
     """
     _check(train, validation)
     with _own_random_numbers(options.seed), flush_denormals():
@@ -79,9 +76,10 @@ def fit(
             callback.on_fit_start(progress)
         while progress.epoch < options.epochs and not progress.stop:
             started = time.perf_counter()
+            run.set_learning_rates()
             with reaching_all(run.parallel):
                 terms = _train_epoch(run, loss, prior, budget, callbacks)
-            terms |= _judge(run, validation, score or _minus_loss(loss), _minus_loss(loss))
+            terms |= _judge(run, validation, score, loss)
             run.end_epoch({**terms, "seconds": time.perf_counter() - started})
             for callback in callbacks:
                 callback.on_epoch_end(progress)
@@ -141,13 +139,18 @@ def _other_terms(run: Run, prior: Prior, budget: Budget | None) -> dict[str, flo
     return {**numbers, "weights": 0.0 if weights is None else weights.item()}
 
 
-def _judge(run: Run, validation: Data | None, score: Score, minus_loss: Score) -> dict[str, float]:
+def _judge(run: Run, validation: Data | None, score: Score | None, loss: Loss) -> dict[str, float]:
     """The score and the loss on the samples held out, which rank 0 finds for all."""
     if validation is None:
         return {}
     model = run.model.eval()
-    found = told(run.parallel, lambda: [score(model, validation), -minus_loss(model, validation)], how_many=2)
-    return {"score": found[0], "validation_loss": found[1]}
+
+    def judge() -> list[float]:
+        found = mean_loss(model, validation, loss)
+        return [-found if score is None else score(model, validation), found]
+
+    merit, found = told(run.parallel, judge, how_many=2)
+    return {"score": merit, "validation_loss": found}
 
 
 @contextmanager
@@ -158,18 +161,6 @@ def _own_random_numbers(seed: int) -> Iterator[None]:
         yield
     finally:
         set_random_states(before)
-
-
-def _minus_loss(loss: Loss) -> Score:
-    def score(model: nn.Module, data: Data) -> float:
-        total = 0.0
-        with torch.no_grad():
-            for rows in torch.arange(len(data.y), device=data.x.device).split(_ROWS_AT_ONCE):
-                part = data.rows(rows)
-                total += len(rows) * loss(model(part.x), part.y, part.weight).item()
-        return -total / len(data.y)
-
-    return score
 
 
 def _check(train: Data, validation: Data | None) -> None:

@@ -8,8 +8,10 @@ from typing import Literal, get_args
 
 from awn.basics.checks import check_units
 from awn.errors import ArgumentError
+from awn.training.history import EpochRow
+from awn.training.schedule import Cosine, Plateau, Schedule
 
-Schedule = Literal["constant", "cosine", "plateau"]
+ScheduleName = Literal["constant", "cosine", "plateau"]
 StopBy = Literal["score", "loss"]
 Ties = Literal["first", "last"]
 Precision = Literal["auto", "float32", "bfloat16"]
@@ -21,11 +23,12 @@ class FitOptions:
 
     `width_lr` is the learning rate of ν, `lr` unless given. `patience`: epochs without a better score before training
     stops; None trains all epochs. `schedule`: "cosine" brings the learning rate down to a hundredth over all epochs,
-    "plateau" halves it after a quarter of the patience without a better score. `clip` is the largest norm of the
-    gradient. `precision="auto"` uses bfloat16 where an accelerator has it. `resize_every`: steps between two resizes.
-    `stop_by="loss"` keeps the epoch with the lowest validation loss, where "score" keeps the one with the best score.
-    `ties`: of equally good epochs the first is kept, or the last, whose layers have had more time to find their width;
-    patience counts from the first either way.
+    "plateau" halves it after a quarter of the patience without a better score, "constant" leaves it to the optimizer
+    and to callbacks; for others, pass a `Schedule`. `clip` is the largest norm of the gradient. `precision="auto"`
+    uses bfloat16 where an accelerator has it. `resize_every`: steps between two resizes. `stop_by="loss"` keeps the
+    epoch with the lowest validation loss, where "score" keeps the one with the best score. `ties`: of equally good
+    epochs the first is kept, or the last, whose layers have had more time to find their width; patience counts from
+    the first either way.
 
     >>> FitOptions(epochs=50, schedule="cosine").lr
     0.01
@@ -36,7 +39,7 @@ class FitOptions:
     lr: float = 0.01
     width_lr: float | None = None
     weight_decay: float = 0.0
-    schedule: Schedule = "constant"
+    schedule: ScheduleName | Schedule = "constant"
     patience: int | None = 30
     clip: float | None = None
     precision: Precision = "auto"
@@ -56,11 +59,34 @@ class FitOptions:
                 raise ArgumentError(f"{name} must be a finite number above 0, got {number}.")
         if not (math.isfinite(self.weight_decay) and self.weight_decay >= 0):
             raise ArgumentError(f"weight_decay must be a finite number of at least 0, got {self.weight_decay}.")
+        if not isinstance(self.schedule, Schedule) and self.schedule not in get_args(ScheduleName):
+            names = ", ".join(get_args(ScheduleName))
+            raise ArgumentError(f"schedule must be one of {names}, or a Schedule; got {self.schedule!r}.")
         for name, known in (
-            ("schedule", get_args(Schedule)),
             ("precision", get_args(Precision)),
             ("stop_by", get_args(StopBy)),
             ("ties", get_args(Ties)),
         ):
             if getattr(self, name) not in known:
                 raise ArgumentError(f"{name} must be one of {', '.join(known)}; got {getattr(self, name)!r}.")
+
+    def rate_schedule(self) -> Schedule | None:
+        """The schedule of the learning rates, or None for one that is constant."""
+        if isinstance(self.schedule, Schedule):
+            return self.schedule
+        if self.schedule == "cosine":
+            return Cosine(self.epochs)
+        return Plateau(max(1, (self.patience or 40) // 4)) if self.schedule == "plateau" else None
+
+    def merit(self, row: EpochRow) -> float:
+        """How good an epoch was; more is better.
+
+        It is the validation score or, with `stop_by="loss"`, minus the validation loss. Without validation it is minus
+        the training loss.
+
+        >>> FitOptions(stop_by="loss").merit({"score": 0.9, "validation_loss": 0.25, "total": 0.5})
+        -0.25
+        """
+        if row["score"] is None:
+            return -float(row["total"])
+        return -float(row["validation_loss"]) if self.stop_by == "loss" else float(row["score"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
 import math
 import time
 import zlib
@@ -13,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.optim import Adam, Optimizer
-from torch.optim.lr_scheduler import ReduceLROnPlateau
 
+from awn.basics.plain import to_plain
 from awn.core.groups import find_groups
 from awn.core.state import load_state_dict_
 from awn.core.width import as_options
@@ -30,9 +29,8 @@ from awn.parallel.collectives import rank_of, ranks_of, share_, told
 from awn.parallel.unwrap import unwrapped
 from awn.training.callbacks import Progress
 from awn.training.data import Data, checksum
-from awn.training.history import History, Row, json_line
+from awn.training.history import EpochRow, History, json_line
 from awn.training.options import FitOptions
-from awn.training.schedule import _make_scheduler
 
 # Often enough that a killed run loses little, seldom enough that writing costs nothing beside training.
 _SECONDS_BETWEEN_CHECKPOINTS = 5.0
@@ -67,12 +65,15 @@ class Run:
         self.train = train
         self.options = options
         self.folder = None if folder is None else Path(folder)
-        self.scheduler = _make_scheduler(self.optimizer, options)
+        self.schedule = options.rate_schedule()
+        if self.schedule is not None:
+            for group in self.optimizer.param_groups:
+                group["initial_lr"] = float(group["lr"])  # saved with the optimizer
         self.shuffling = torch.Generator().manual_seed(options.seed)
         self.progress = Progress(model, self.optimizer, options, History())
-        self.best: dict[str, Any] = {"score": -math.inf, "epoch": 0, "since": 0, "state": None}
+        self.best: dict[str, Any] = {"merit": -math.inf, "since": 0, "state": None}
         self._settings = {
-            **dataclasses.asdict(options),
+            **to_plain(options, kinds=True, other=repr),
             "prior": repr(prior),
             "budget": repr(budget),
             "model": _architecture(model),
@@ -121,46 +122,46 @@ class Run:
             return torch.autocast(device, dtype=torch.bfloat16)
         return nullcontext()
 
-    def end_epoch(self, measured: Row) -> None:
-        """Note the epoch, step the schedule, keep the state if it is the best, stop if patience is over."""
-        progress = self.progress
-        by_loss = self.options.stop_by == "loss"
-        merit = -measured["total"]
-        if "score" in measured:
-            merit = -measured["validation_loss"] if by_loss else measured["score"]
+    def set_learning_rates(self) -> None:
+        """Set the rates of the next epoch, by the history alone, which a resumed run has as well."""
+        if self.schedule is None:
+            return
+        relative = self.schedule.relative_rate([self.options.merit(row) for row in self.progress.history])
+        for group in self.optimizer.param_groups:
+            rate = group["initial_lr"] * relative
+            if isinstance(group["lr"], Tensor):
+                group["lr"].fill_(rate)
+            else:
+                group["lr"] = rate
+
+    def end_epoch(self, measured: EpochRow) -> None:
+        """Note the epoch, keep the state if it is the best, stop if patience is over."""
+        progress, patience = self.progress, self.options.patience
         progress.epoch += 1
         groups = find_groups(self.model)
-        row = {
+        row: EpochRow = {
             "epoch": progress.epoch,
             "score": None,
             **measured,
-            "lr": self.optimizer.param_groups[0]["lr"],
+            "lr": float(self.optimizer.param_groups[0]["lr"]),
             "widths": {group.name: group.width.units for group in groups},
             "nu": {group.name: group.width.value for group in groups},
         }
+        row["best"] = row["score"] is not None and self._keep_if_best(self.options.merit(row))
         progress.history.rows.append(row)
-        if "score" in measured:
-            self._keep_if_best(merit)
-            if self.options.patience is not None and row["epoch"] - self.best["since"] >= self.options.patience:
-                progress.stop = True
-        if isinstance(self.scheduler, ReduceLROnPlateau):
-            self.scheduler.step(merit)
-        else:
-            self.scheduler.step()
+        if row["score"] is not None and patience is not None and progress.epoch - self.best["since"] >= patience:
+            progress.stop = True
         if self.folder is not None and self.rank == 0:
             with (self.folder / "history.jsonl").open("ab") as file:
                 file.write(json_line(row))
 
-    def _keep_if_best(self, merit: float) -> None:
-        better = merit > self.best["score"]
-        if better or (merit == self.best["score"] and self.options.ties == "last"):
-            epoch = self.progress.epoch
-            self.best = {
-                "score": merit,
-                "epoch": epoch,
-                "since": epoch if better else self.best["since"],
-                "state": copy.deepcopy(self.model.state_dict()),
-            }
+    def _keep_if_best(self, merit: float) -> bool:
+        better = merit > self.best["merit"]
+        kept = better or (merit == self.best["merit"] and self.options.ties == "last")
+        if kept:
+            since = self.progress.epoch if better else self.best["since"]
+            self.best = {"merit": merit, "since": since, "state": copy.deepcopy(self.model.state_dict())}
+        return kept
 
     def checkpoint(self, *, now: bool = False) -> None:
         """Write all that is needed to go on, every few seconds or now."""
@@ -176,7 +177,7 @@ class Run:
             "best": self.best,
             "shuffling": self.shuffling.get_state(),
         }
-        save_run(self.folder / "run.safetensors", self.model, self.optimizer, scheduler=self.scheduler, extra=extra)
+        save_run(self.folder / "run.safetensors", self.model, self.optimizer, extra=extra)
         self._last_checkpoint = time.monotonic()
 
     def start_afresh(self) -> None:
@@ -192,7 +193,7 @@ class Run:
         path = self.folder / "run.safetensors"
         if path.is_file():
             self._check_same(path, read_extra(path))
-            extra = resume_run_(path, self.parallel, self.optimizer, scheduler=self.scheduler)
+            extra = resume_run_(path, self.parallel, self.optimizer)
             self.progress.epoch, self.progress.step, self.progress.stop = extra["epoch"], extra["step"], extra["stop"]
             self.progress.history.rows[:] = extra["rows"]
             self.best = extra["best"]

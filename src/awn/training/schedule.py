@@ -1,16 +1,112 @@
-"""Learning-rate schedules."""
+"""Learning-rate schedules: the rate of an epoch as a function of the epochs before it, so that a resume needs no state.
+
+An epoch is known by its merit: a number, more is better, such as the validation score (`FitOptions.merit`).
+"""
 
 from __future__ import annotations
 
-from torch.optim import Optimizer
-from torch.optim.lr_scheduler import CosineAnnealingLR, LambdaLR, LRScheduler, ReduceLROnPlateau
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from awn.training.options import FitOptions
+from awn.basics.checks import check_number, check_units
+from awn.errors import ArgumentError
 
 
-def _make_scheduler(optimizer: Optimizer, options: FitOptions) -> LRScheduler | ReduceLROnPlateau:
-    if options.schedule == "cosine":
-        return CosineAnnealingLR(optimizer, options.epochs, eta_min=options.lr / 100)
-    if options.schedule == "plateau":
-        return ReduceLROnPlateau(optimizer, mode="max", factor=0.5, patience=max(1, (options.patience or 40) // 4))
-    return LambdaLR(optimizer, lambda _: 1.0)
+class Schedule(ABC):
+    """Subclass it as a frozen dataclass: a run is resumed only with a schedule of the same class and fields."""
+
+    @abstractmethod
+    def relative_rate(self, merits: Sequence[float]) -> float:
+        """The learning rate of the next epoch over the initial one, given the merits of all epochs so far."""
+
+
+@dataclass(frozen=True)
+class Cosine(Schedule):
+    """Half a cosine from the initial rate down to `end` times it, over so many epochs.
+
+    >>> [round(Cosine(epochs=4).relative_rate([0.0] * done), 3) for done in range(6)]
+    [1.0, 0.855, 0.505, 0.155, 0.01, 0.01]
+    """
+
+    epochs: int
+    end: float = 0.01
+
+    def __post_init__(self) -> None:
+        check_units("epochs", self.epochs)
+        check_number("end", self.end, or_equal=True)
+
+    def relative_rate(self, merits: Sequence[float]) -> float:
+        """See `Schedule`."""
+        done = min(len(merits), self.epochs)
+        return self.end + (1 - self.end) * (1 + math.cos(math.pi * done / self.epochs)) / 2
+
+
+@dataclass(frozen=True)
+class Plateau(Schedule):
+    """Multiplied by `factor` after more than `patience` epochs in a row that are no better than the best before them.
+
+    >>> Plateau(patience=2).relative_rate([0.1, 0.7, 0.7, 0.6, 0.7, 0.9])
+    0.5
+    """
+
+    patience: int
+    factor: float = 0.5
+
+    def __post_init__(self) -> None:
+        check_units("patience", self.patience)
+        check_number("factor", self.factor)
+
+    def relative_rate(self, merits: Sequence[float]) -> float:
+        """See `Schedule`."""
+        best, waited, plateaus = -math.inf, 0, 0
+        for merit in merits:
+            best, waited = (merit, 0) if merit > best else (best, waited + 1)
+            if waited > self.patience:
+                plateaus, waited = plateaus + 1, 0
+        return self.factor**plateaus
+
+
+@dataclass(frozen=True)
+class Milestones(Schedule):
+    """Multiplied by `factor` after each of these epochs.
+
+    >>> [Milestones((1, 3), factor=0.5).relative_rate([0.0] * done) for done in range(5)]
+    [1.0, 0.5, 0.5, 0.25, 0.25]
+    """
+
+    epochs: tuple[int, ...]
+    factor: float = 0.1
+
+    def __post_init__(self) -> None:
+        for epoch in self.epochs:
+            check_units("a milestone", epoch)
+        check_number("factor", self.factor)
+
+    def relative_rate(self, merits: Sequence[float]) -> float:
+        """See `Schedule`."""
+        return self.factor ** sum(len(merits) >= epoch for epoch in self.epochs)
+
+
+@dataclass(frozen=True)
+class Warmup(Schedule):
+    """Rising in equal steps over so many epochs, then constant or by another schedule, which starts there.
+
+    >>> [Warmup(epochs=3, then=Milestones((1,))).relative_rate([0.0] * done) for done in range(6)]
+    [0.25, 0.5, 0.75, 1.0, 0.1, 0.1]
+    """
+
+    epochs: int
+    then: Schedule | None = None
+
+    def __post_init__(self) -> None:
+        check_units("epochs", self.epochs)
+        if not (self.then is None or isinstance(self.then, Schedule)):
+            raise ArgumentError(f"then must be a Schedule or None, got {self.then!r}.")
+
+    def relative_rate(self, merits: Sequence[float]) -> float:
+        """See `Schedule`."""
+        if len(merits) < self.epochs:
+            return (len(merits) + 1) / (self.epochs + 1)
+        return 1.0 if self.then is None else self.then.relative_rate(merits[self.epochs :])

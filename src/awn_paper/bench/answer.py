@@ -20,6 +20,7 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
+from awn.basics.timing import ratio, threads
 from awn.core.importance import Exponential
 from awn.core.resize import resize_
 from awn.datasets import Split, spiral_hard, split
@@ -27,7 +28,6 @@ from awn.loss.objective import objective
 from awn.nn.mlp import AdaptiveMLP
 from awn.training import flush_denormals
 from awn_paper.bench.cases import mlp
-from awn_paper.bench.timing import ratio, threads
 
 TITLE = "To the answer"
 WIDTHS = (16, 32, 64, 128, 256)

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.optim import Optimizer
 
+from awn.basics.timing import Work
 from awn.core.axes import consumed_by, normalised_by, produced_by
 from awn.core.axis import Axis
 from awn.core.groups import connect_, find_groups
@@ -21,7 +22,6 @@ from awn.core.resize import resize_
 from awn.core.width import Width
 from awn.loss.objective import objective
 from awn.nn.mlp import AdaptiveMLP
-from awn_paper.bench.timing import Work
 
 # Small enough that no width changes by itself while it is timed.
 _LEARNING_RATE = 1e-6

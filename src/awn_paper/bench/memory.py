@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from awn.basics.timing import Work, threads
 from awn_paper.bench.cases import CASES, QUICK_CASES, adam, adaptive_step, fixed_step
-from awn_paper.bench.timing import Work, threads
 
 TITLE = "Peak memory of a training step, adaptive / fixed"
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from awn.basics.text_table import as_table, markdown_table
 from awn.errors import ArgumentError
 from awn.files.provenance import provenance
 from awn.files.write import json_file, write_files
@@ -57,31 +58,7 @@ def markdown(folder: Path) -> str:
             made = content["from"]
             machine = f"{made['cores']} cores" + (f" ({made['processor']})" if "processor" in made else "")
             facts = f"`{path.as_posix()}`, commit {made['commit']}, {made['date']}, {machine}"
-            parts.append(f"## {benchmark.TITLE}\n\n{facts}\n\n{_table(content['rows'])}\n")
+            parts.append(f"## {benchmark.TITLE}\n\n{facts}\n\n{markdown_table(*as_table(content['rows']))}\n")
     if not parts:
         raise ArgumentError(f"there are no results of `awn bench` in {folder}: measure first, without --show.")
     return "\n".join(parts)
-
-
-def columns(rows: Rows) -> list[str]:
-    """The names of all that rows have, in order.
-
-    >>> columns([{"a": 1}, {"a": 2, "b": 3}])
-    ['a', 'b']
-    """
-    return list(dict.fromkeys(name for row in rows for name in row))
-
-
-def cells(row: dict[str, Any], names: Sequence[str]) -> list[str]:
-    """A row as words; what it does not have is a dash.
-
-    >>> cells({"a": 0.5}, ["a", "b"])
-    ['0.5', '–']
-    """
-    return ["–" if row.get(name) is None else str(row[name]) for name in names]
-
-
-def _table(rows: Rows) -> str:
-    names = columns(rows)
-    lines = [names, ["---"] * len(names), *(cells(row, names) for row in rows)]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

@@ -8,12 +8,12 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
+from awn.basics.timing import threads
 from awn.core.groups import find_groups
 from awn.core.importance import Exponential
 from awn.core.resize import set_units_
 from awn.nn.mlp import AdaptiveMLP
 from awn_paper.bench.memory import peak_of
-from awn_paper.bench.timing import threads
 
 TITLE = "Adding a unit"
 _WIDTHS, _QUICK_WIDTHS = (64, 256, 1024, 4096, 16_384, 65_536), (64, 128)

@@ -6,8 +6,8 @@ import os
 import statistics
 from typing import Any
 
+from awn.basics.timing import in_turns, middle_half, ratio, threads
 from awn_paper.bench.cases import CASES, QUICK_CASES, adam, adaptive_step, fixed_step
-from awn_paper.bench.timing import in_turns, middle_half, ratio, threads
 
 TITLE = "A training step, adaptive / fixed"
 THREADS = "as the rows say"

@@ -15,8 +15,9 @@ Work = Callable[[], object]
 
 
 def in_turns(works: Mapping[str, Work], repetitions: int, burst: float = 0.05) -> dict[str, list[float]]:
-    """The seconds of one call of each work in each of the repetitions, which take turns; a burst takes `burst` s.
+    """The seconds of one call of each work, in every repetition.
 
+    In a repetition each work has its turn: a burst of calls that takes about `burst` seconds, and at least one call.
     The order is another one in each repetition: what ran before leaves the caches warm or cold.
     With one thread, the processor's seconds count, which other work on the machine does not lengthen much; with
     several, those of the clock on the wall.

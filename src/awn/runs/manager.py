@@ -1,0 +1,130 @@
+"""Many runs, each made once: finished ones are found, the others go to workers, and what they return is kept."""
+
+from __future__ import annotations
+
+import traceback
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from awn.errors import ArgumentError, AwnError, CheckpointError, TableError
+from awn.runs.workers import Tasks, Workers
+
+Run = TypeVar("Run", bound=Hashable)
+Result = TypeVar("Result")
+#: Takes a sentence for people.
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a run was not made, and the traceback of a fault of ours.
+
+    `refused` if its input, an option, or what is in its folder cannot be used: it would be so again.
+    """
+
+    says: str
+    refused: bool = False
+    trace: str = ""
+
+
+class RunRecipe(ABC, Generic[Run, Result]):
+    """What a manager must know of the runs that it is asked for."""
+
+    @abstractmethod
+    def find(self, run: Run) -> Result | None:
+        """The result of a run that is finished."""
+
+    @abstractmethod
+    def call(self, run: Run) -> tuple[Any, ...]:
+        """What a worker calls to make a run: a function, and its arguments."""
+
+    @abstractmethod
+    def keep(self, run: Run, returned: Any) -> Result | Failure:
+        """Keep what the worker's call returned; its result."""
+
+    @abstractmethod
+    def say(self, run: Run, outcome: Result | Failure, left: int) -> None:
+        """Tell that a run has ended, while so many others are left."""
+
+
+class RunManager(Generic[Run, Result]):
+    """Runs that were asked for: `results` and `failures` of those that have ended, and how many of them were `made`.
+
+    >>> from awn.runs.workers import local_workers
+    >>> class Halves(RunRecipe[int, float]):
+    ...     def find(self, run):
+    ...         return 0.0 if run == 0 else None
+    ...     def call(self, run):
+    ...         return divmod, run, 2
+    ...     def keep(self, run, returned):
+    ...         return returned[0] if returned[1] == 0 else Failure(f"{run} is odd.")
+    ...     def say(self, run, outcome, left):
+    ...         print(run, "→", outcome)
+    >>> with local_workers(1) as workers:
+    ...     manager = RunManager(Halves(), workers)
+    ...     for number in (0, 6, 7, 6):
+    ...         manager.ask(number)
+    ...     manager.finish()
+    6 → 3
+    7 → Failure(says='7 is odd.', refused=False, trace='')
+    >>> manager.results, manager.made
+    ({0: 0.0, 6: 3}, 1)
+    """
+
+    def __init__(self, recipe: RunRecipe[Run, Result], workers: Workers) -> None:
+        self._recipe = recipe
+        self._tasks: Tasks[Run] = Tasks(workers)
+        self._asked: set[Run] = set()
+        self.results: dict[Run, Result] = {}
+        self.failures: dict[Run, Failure] = {}
+        self.made = 0
+
+    def ask(self, run: Run) -> None:
+        """Have a run made when it is its turn, unless it is finished or was asked for before."""
+        if run in self._asked:
+            return
+        self._asked.add(run)
+        found = self._recipe.find(run)
+        if found is None:
+            self._tasks.add(run, attempt, *self._recipe.call(run))
+        else:
+            self.results[run] = found
+
+    def collect(self) -> None:
+        """Wait for runs to end, and keep what they came to."""
+        for run, returned in self._tasks.finished():
+            outcome = self._outcome(run, returned)
+            if isinstance(outcome, Failure):
+                self.failures[run] = outcome
+            else:
+                self.results[run] = outcome
+                self.made += 1
+            self._recipe.say(run, outcome, len(self._tasks))
+
+    def finish(self) -> None:
+        """Wait for all runs that were asked for."""
+        while len(self._tasks):
+            self.collect()
+
+    def _outcome(self, run: Run, returned: Any) -> Result | Failure:
+        if isinstance(returned, Failure):
+            return returned
+        if isinstance(returned, Exception):  # of the worker, not of the run
+            return Failure((str(returned) or repr(returned)).splitlines()[0])
+        return self._recipe.keep(run, returned)
+
+
+def attempt(work: Callable[..., Any], *args: Any) -> Any:
+    """What a worker does. An exception would not come back whole from everywhere, so it comes back as a failure.
+
+    >>> attempt(divmod, 7, 2), attempt(divmod, 7, 0).says
+    ((3, 1), 'ZeroDivisionError: ...')
+    """
+    try:
+        return work(*args)
+    except (AwnError, OSError) as error:
+        return Failure(str(error), refused=isinstance(error, ArgumentError | TableError | CheckpointError))
+    except Exception as error:
+        return Failure(f"{type(error).__name__}: {error}", trace=traceback.format_exc())
