@@ -108,7 +108,7 @@ def test_pictures_come_as_png_too(root, tmp_path):
 
 def test_the_document_says_what_the_results_say(tmp_path):
     """What `awn paper report` would write now is what is there."""
-    project = Path(__file__).parent.parent
+    project = Path(__file__).parents[2]
     document = tmp_path / "docs" / "paper.md"
     write_report(
         project / "results" / "paper", document, tmp_path / "docs" / "images" / "paper", tmp_path / "page.html"

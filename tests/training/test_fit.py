@@ -399,7 +399,7 @@ from pathlib import Path
 import torch
 torch.set_num_threads(1)
 sys.path.insert(0, sys.argv[1])
-from test_training import Callback, LONG, network, rings, run_module, train
+from test_fit import Callback, LONG, network, rings, run_module, train
 
 class Kill(Callback):
     def on_step_end(self, progress, resized):
