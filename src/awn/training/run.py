@@ -30,7 +30,7 @@ from awn.training.callbacks import Progress
 from awn.training.data import Data, checksum
 from awn.training.history import History, Row, json_line
 from awn.training.options import FitOptions
-from awn.training.schedule import _make_scheduler
+from awn.training.schedule import make_scheduler
 
 # Often enough that a killed run loses little, seldom enough that writing costs nothing beside training.
 _SECONDS_BETWEEN_CHECKPOINTS = 5.0
@@ -58,7 +58,7 @@ class Run:
         self.folder = None if folder is None else Path(folder)
         self.optimizer = Adam(groups, fused=True) if optimizer is None else optimizer
         self.learns_width = bool(find_groups(model))
-        self.scheduler = _make_scheduler(self.optimizer, options)
+        self.scheduler = make_scheduler(self.optimizer, options)
         self.shuffling = torch.Generator().manual_seed(options.seed)
         self.progress = Progress(model, self.optimizer, options, History())
         self.best: dict[str, Any] = {"score": -math.inf, "epoch": 0, "since": 0, "state": None}

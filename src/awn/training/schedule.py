@@ -8,7 +8,8 @@ from torch.optim.lr_scheduler import CosineAnnealingLR, LambdaLR, LRScheduler, R
 from awn.training.options import FitOptions
 
 
-def _make_scheduler(optimizer: Optimizer, options: FitOptions) -> LRScheduler | ReduceLROnPlateau:
+def make_scheduler(optimizer: Optimizer, options: FitOptions) -> LRScheduler | ReduceLROnPlateau:
+    """The scheduler of the learning rate that the options name."""
     if options.schedule == "cosine":
         return CosineAnnealingLR(optimizer, options.epochs, eta_min=options.lr / 100)
     if options.schedule == "plateau":
