@@ -149,7 +149,9 @@ def with_state(model: nn.Module, optimizer: Optimizer) -> list[tuple[tuple[str, 
 def names_of_governed(model: nn.Module) -> list[str]:
     names = {parameter: name for name, parameter in model.named_parameters()}
     axes = itertools.chain.from_iterable(group.axes for group in awn.find_groups(model))
-    return [names[axis.tensor] for axis in axes if axis.tensor in names]
+    found = [names[axis.tensor] for axis in axes if axis.tensor in names]
+    assert found
+    return found
 
 
 @every_block

@@ -76,6 +76,8 @@ EXACT: list[tuple[Importance, Callable[[Decimal, Decimal], Decimal], tuple[float
 CASES = [
     pytest.param(family, exact, value, id=f"{family}-{value}") for family, exact, values in EXACT for value in values
 ]
+# The formulas of awn itself. Those of Hyperbolic stand in this file, and its mass is the difference by definition.
+CLOSED_FORMS = [case for case in CASES if not isinstance(case.values[0], Hyperbolic)]
 FAMILIES = [
     pytest.param(family, id=type(family).__name__) for family in (Exponential(), PowerLaw(), Sigmoid(), Hyperbolic())
 ]
@@ -91,7 +93,7 @@ def exact_mass(exact: Callable[[Decimal, Decimal], Decimal], value: float, j: in
     return float(exact(Decimal(j), Decimal(value)) - exact(Decimal(j + 1), Decimal(value)))
 
 
-@pytest.mark.parametrize(("family", "exact", "value"), CASES)
+@pytest.mark.parametrize(("family", "exact", "value"), CLOSED_FORMS)
 def test_survival_is_the_closed_form(family, exact, value):
     found = family.survival(torch.tensor(INDICES, dtype=torch.float64), torch.tensor(value, dtype=torch.float64))
     expected = [float(exact(Decimal(j), Decimal(value))) for j in INDICES]
@@ -99,7 +101,7 @@ def test_survival_is_the_closed_form(family, exact, value):
     assert found.tolist() == pytest.approx(expected, rel=1e-9, abs=1e-35)
 
 
-@pytest.mark.parametrize(("family", "exact", "value"), CASES)
+@pytest.mark.parametrize(("family", "exact", "value"), CLOSED_FORMS)
 def test_inverse_undoes_survival(family, exact, value):
     v = torch.tensor(value, dtype=torch.float64)
     p = torch.tensor([1 - 1e-6, 0.999, 0.9, 0.5, 0.1, 0.01], dtype=torch.float64)
@@ -127,7 +129,7 @@ def test_a_steep_sigmoid_is_a_plain_cut(steepness):
     assert mass.tolist() == pytest.approx([1 / 4.5] * 4 + [0.5 / 4.5] + [0.0] * 3, abs=1e-6)
 
 
-@pytest.mark.parametrize(("family", "exact", "value"), CASES)
+@pytest.mark.parametrize(("family", "exact", "value"), CLOSED_FORMS)
 def test_closed_form_mass_is_the_difference_of_survivals(family, exact, value):
     j = torch.arange(2000, dtype=torch.float64)
     v = torch.tensor(value, dtype=torch.float64)

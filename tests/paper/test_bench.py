@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -136,10 +135,10 @@ def test_the_document_shows_the_numbers_of_the_results() -> None:
     document = (root / "docs" / "performance.md").read_text(encoding="utf-8")
     for name in BENCHMARKS:
         rows = json.loads((root / "results" / "bench" / f"{name}.json").read_text(encoding="utf-8"))["rows"]
+        assert len(rows) >= 2
         for row in rows:
             line = " | ".join(cells(row, columns(rows)))
             assert line in document, f"{name}: {line}"
-    assert not re.search(r"\bTODO\b", document)
 
 
 @pytest.fixture(autouse=True)

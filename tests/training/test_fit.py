@@ -291,6 +291,7 @@ def test_a_row_has_the_loss_terms_the_score_and_every_layer(tmp_path: Path) -> N
     model = network(hidden_layers=2)
     budget = awn.Budget(units=10)
     history = train(model, validation=rings(seed=1), budget=budget, folder=tmp_path)
+    assert len(history) == 4
     for number, row in enumerate(history, start=1):
         assert row["epoch"] == number
         assert row["total"] == pytest.approx(sum(row[name] for name in TERMS[1:]))
