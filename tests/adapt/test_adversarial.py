@@ -16,6 +16,7 @@ from torch.nn import functional as F
 
 import awn
 from awn.errors import ArgumentError, AwnError
+from cases import pairwise
 from convert_models import Inputs, rows, run
 
 UNITS = 8
@@ -651,9 +652,7 @@ def check_adapted(model: nn.Module, inputs: Inputs) -> None:
     assert all(torch.isfinite(one).all() for one in run(model, inputs))
 
 
-@pytest.mark.parametrize("preserve", [False, True])
-@pytest.mark.parametrize("example", [False, True], ids=["", "example"])
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize(("name", "example", "preserve"), pairwise(ALL, (False, True), (False, True)))
 def test_deceptions_are_seen_through(name: str, example: bool, preserve: bool) -> None:
     build, allowed = ALL[name]
     torch.manual_seed(0)

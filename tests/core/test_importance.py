@@ -17,6 +17,7 @@ from torch import Tensor
 import awn
 from awn import AwnError, Exponential, Importance, PowerLaw, Sigmoid
 from awn.errors import NonFiniteError
+from cases import pairwise
 
 
 @dataclass(frozen=True)
@@ -161,10 +162,13 @@ def test_sigmoid_is_flat_before_its_midpoint_and_falls_after_it():
     assert mass[70] < mass[0] * 1e-6
 
 
-@pytest.mark.parametrize(("family", "exact", "value"), CASES)
-@pytest.mark.parametrize("scale", ["mass", "unit"])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_gradients_are_finite_even_far_beyond_the_width(family, exact, value, scale, dtype):
+@pytest.mark.parametrize(
+    ("case", "scale", "dtype"),
+    pairwise([(case.values[0], case.values[2]) for case in CASES], ("mass", "unit"), (torch.float32, torch.float64)),
+    ids=str,
+)
+def test_gradients_are_finite_even_far_beyond_the_width(case, scale, dtype):
+    family, value = case
     v = torch.tensor(value, dtype=dtype, requires_grad=True)
     importance = dataclasses.replace(family, scale=scale).importance(torch.tensor(INDICES, dtype=dtype), v)
     assert importance.isfinite().all()
@@ -263,11 +267,11 @@ def test_for_units_starts_at_that_width(family_type, n, k):
     assert kind.for_units(n, k, **options).width(k) == n
 
 
-@pytest.mark.parametrize("family_type", FAMILY_TYPES, ids=str)
-@pytest.mark.parametrize("n", [100, 1000, 99_999, 100_000])
-@pytest.mark.parametrize("k", [0.5, 0.9, 0.99])
-def test_for_units_at_round_numbers(family_type, n, k):
-    kind, options = family_type
+@pytest.mark.parametrize(
+    ("number", "n", "k"), pairwise(range(len(FAMILY_TYPES)), (100, 1000, 99_999, 100_000), (0.5, 0.9, 0.99))
+)
+def test_for_units_at_round_numbers(number, n, k):
+    kind, options = FAMILY_TYPES[number]
     assert kind.for_units(n, k, **options).width(k) == n
 
 

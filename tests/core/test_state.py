@@ -25,6 +25,7 @@ from cases import (
     build,
     loss_of,
     move_widths_,
+    pairwise,
     snapshot,
     tensors_of,
     train_step,
@@ -33,8 +34,9 @@ from cases import (
 # (units before, units in the state dict): to a wider, a narrower, one within the same capacity, and the same.
 WIDTHS = {"wider": (7, 90), "narrower": (90, 7), "within the capacity": (40, 50), "the same": (40, 40)}
 across_widths = pytest.mark.parametrize(("here", "there"), WIDTHS.values(), ids=WIDTHS)
-every_model = pytest.mark.parametrize("case", MODELS)
-across_blocks = pytest.mark.parametrize(("block", "other_block"), [(a, b) for a in BLOCKS for b in BLOCKS])
+across_widths_and_blocks = pytest.mark.parametrize(
+    ("widths", "block", "other_block"), pairwise(WIDTHS.values(), BLOCKS, BLOCKS), ids=str
+)
 
 
 def trained(case: str, units: int, block: int = 32) -> tuple[Any, torch.optim.Optimizer]:
@@ -58,37 +60,35 @@ def assert_equal_models(model: Any, other: Any) -> None:
     other.train()
 
 
-@across_blocks
-@across_widths
-@every_model
+@pytest.mark.parametrize(
+    ("case", "widths", "block", "other_block"), pairwise(MODELS, WIDTHS.values(), BLOCKS, BLOCKS), ids=str
+)
 def test_a_model_takes_the_widths_of_the_state_dict_it_loads(
-    case: str, here: int, there: int, block: int, other_block: int
+    case: str, widths: tuple[int, int], block: int, other_block: int
 ) -> None:
-    model, _ = trained(case, here, block)
-    other, _ = trained(case, there, other_block)
+    model, _ = trained(case, widths[0], block)
+    other, _ = trained(case, widths[1], other_block)
     assert str(model.load_state_dict(other.state_dict())) == "<All keys matched successfully>"
     assert_equal_models(model, other)
     assert_inert_is_zero(model)
 
 
-@across_blocks
-@across_widths
+@across_widths_and_blocks
 def test_an_optimizer_built_after_loading_goes_on_as_the_other_would(
-    here: int, there: int, block: int, other_block: int
+    widths: tuple[int, int], block: int, other_block: int
 ) -> None:
-    model, _ = trained("batch norm", here, block)
-    other, other_optimizer = trained("batch norm", there, other_block)
+    model, _ = trained("batch norm", widths[0], block)
+    other, other_optimizer = trained("batch norm", widths[1], other_block)
     model.load_state_dict(other.state_dict())
     optimizer = torch.optim.Adam(model.parameters(), lr=0.5)
     optimizer.load_state_dict(copy.deepcopy(other_optimizer.state_dict()))  # or torch shares it
     go_on_together(model, optimizer, other, other_optimizer)
 
 
-@across_blocks
-@across_widths
-def test_an_optimizer_built_before_loading_is_rewired(here: int, there: int, block: int, other_block: int) -> None:
-    model, optimizer = trained("batch norm", here, block)
-    other, other_optimizer = trained("batch norm", there, other_block)
+@across_widths_and_blocks
+def test_an_optimizer_built_before_loading_is_rewired(widths: tuple[int, int], block: int, other_block: int) -> None:
+    model, optimizer = trained("batch norm", widths[0], block)
+    other, other_optimizer = trained("batch norm", widths[1], other_block)
     assert awn.load_state_dict_(model, other.state_dict(), optimizer) is None
     assert_equal_models(model, other)
     assert {id(p) for p in optimizer.param_groups[0]["params"]} == {id(p) for p in model.parameters()}

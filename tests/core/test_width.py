@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import awn
 from awn import AdaptiveMLP, AwnError, Exponential, PowerLaw, Prior, Sigmoid, Width
 from awn.errors import NonFiniteError
+from cases import pairwise
 
 FAMILIES = [
     pytest.param(Exponential.for_units(20), id="exponential"),
@@ -80,9 +81,9 @@ def test_a_stored_start_asks_for_the_width_it_was_made_for(kind, units, quantile
 # Bounds
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("outwards", [1.0, -1.0])
-@pytest.mark.parametrize("far", [3.0, 50.0])
+@pytest.mark.parametrize(
+    ("family", "outwards", "far"), pairwise([each.values[0] for each in FAMILIES], (1.0, -1.0), (3.0, 50.0)), ids=str
+)
 def test_nu_never_drifts_past_a_bound(family, outwards, far):
     model = network(family, min_units=8, max_units=30)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
