@@ -65,6 +65,23 @@ STATE_KEYS: dict[str, set[str]] = {
 BLOCKS = (1, 32)
 
 
+def pairwise(*factors: Iterable[Any]) -> list[tuple[Any, ...]]:
+    """Some rows of the factors' product, in which every two values of two factors meet at least once.
+
+    Most faults need no more than two factors to come together, and a full product takes many times the time. Greedy,
+    and so always the same: the row that brings the most pairs that were not there yet, the first of equals.
+    """
+    rows = list(itertools.product(*map(list, factors)))
+    pairs = {row: set(itertools.combinations(enumerate(row), 2)) for row in rows}
+    missing = set().union(*pairs.values())
+    chosen = []
+    while missing:
+        best = max(rows, key=lambda row: len(pairs[row] & missing))
+        chosen.append(best)
+        missing -= pairs[best]
+    return sorted(chosen, key=rows.index)
+
+
 def build(case: str = "2 layers", *, units: int = 40, dtype: torch.dtype = torch.float64, **options: Any) -> Any:
     """A model of the table. With tanh no unit is ever dead, and new units count, so every weight has a gradient."""
     importance = options.pop("importance", awn.Exponential.for_units(units, scale="unit"))

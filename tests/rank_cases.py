@@ -1,4 +1,4 @@
-"""Processes that train together, and what they are asked to do; the tests are in test_distributed.py.
+"""Processes that train together, and what they are asked to do; the tests are in parallel/test_distributed.py.
 
 The processes stay from test to test, since each takes seconds to import torch. What they return is plain numbers.
 """

@@ -1,4 +1,4 @@
-"""The laws of the design, each over a table of models × optimizers × block sizes."""
+"""The laws of the design, each over a table of models, optimizers and block sizes, of which every two meet."""
 
 from __future__ import annotations
 
@@ -33,6 +33,7 @@ from cases import (
     batch,
     build,
     move_widths_,
+    pairwise,
     snapshot,
     tensors_of,
     train_step,
@@ -41,6 +42,10 @@ from cases import (
 every_model = pytest.mark.parametrize("case", MODELS)
 every_optimizer = pytest.mark.parametrize("optimizer_name", OPTIMIZERS)
 every_block = pytest.mark.parametrize("block", BLOCKS)
+models_optimizers_blocks = pytest.mark.parametrize(
+    ("case", "optimizer_name", "block"), pairwise(MODELS, OPTIMIZERS, BLOCKS)
+)
+models_scales_blocks = pytest.mark.parametrize(("case", "scale", "block"), pairwise(MODELS, ("mass", "unit"), BLOCKS))
 
 
 def trained(case: str, optimizer_name: str, block: int, *, units: int = 40, steps: int = 3, **options: Any) -> Any:
@@ -57,9 +62,7 @@ def trained(case: str, optimizer_name: str, block: int, *, units: int = 40, step
 # 1. Resizing to the same width changes nothing.
 
 
-@every_block
-@every_optimizer
-@every_model
+@models_optimizers_blocks
 def test_resizing_to_the_same_width_changes_nothing(case: str, optimizer_name: str, block: int) -> None:
     model, optimizer = trained(case, optimizer_name, block)
     before = snapshot(model, optimizer)
@@ -70,9 +73,7 @@ def test_resizing_to_the_same_width_changes_nothing(case: str, optimizer_name: s
 # 2. Shrinking keeps the leading units and their optimizer state bit for bit.
 
 
-@every_block
-@every_optimizer
-@every_model
+@models_optimizers_blocks
 def test_shrinking_keeps_leading_units_and_their_state(case: str, optimizer_name: str, block: int) -> None:
     model, optimizer = trained(case, optimizer_name, block, units=100)
     for units in (97, 60, 9):  # within the capacity, to its edge, and far below it
@@ -88,9 +89,7 @@ def test_shrinking_keeps_leading_units_and_their_state(case: str, optimizer_name
     assert kinds == {"value", *STATE_KEYS[optimizer_name]}
 
 
-@every_block
-@every_optimizer
-@every_model
+@models_optimizers_blocks
 def test_growing_keeps_all_units_and_starts_new_ones_with_no_state(case: str, optimizer_name: str, block: int) -> None:
     model, optimizer = trained(case, optimizer_name, block)
     for units in (48, 90):  # within the capacity, and beyond it
@@ -114,9 +113,7 @@ def test_growing_keeps_all_units_and_starts_new_ones_with_no_state(case: str, op
 # 3. Growing with new_units="zero" leaves the output unchanged.
 
 
-@every_block
-@pytest.mark.parametrize("scale", ["mass", "unit"])
-@every_model
+@models_scales_blocks
 def test_growing_with_zero_units_leaves_the_output_unchanged(case: str, scale: Any, block: int) -> None:
     family = awn.Exponential.for_units(40, scale=scale)
     model, optimizer = trained(case, "Adam", block, importance=family, new_units="zero")
@@ -145,9 +142,7 @@ def test_a_resize_with_zero_units_changes_the_output_no_more_than_nu_itself(case
 # 4. The step after a resize reaches every parameter, with the previous loss still alive.
 
 
-@every_block
-@every_optimizer
-@every_model
+@models_optimizers_blocks
 def test_the_step_after_a_resize_reaches_every_parameter(case: str, optimizer_name: str, block: int) -> None:
     model, optimizer = trained(case, optimizer_name, block)
     loss = train_step(model, optimizer)
@@ -188,9 +183,7 @@ def test_units_that_start_unread_are_reached_by_the_second_step(case: str, block
 # 5. finalize(m)(x) equals m(x).
 
 
-@every_block
-@pytest.mark.parametrize("scale", ["mass", "unit"])
-@every_model
+@models_scales_blocks
 def test_finalize_equals_the_model(case: str, scale: Any, block: int) -> None:
     family = awn.Exponential.for_units(40, scale=scale)
     model, optimizer = trained(case, "Adam", block, importance=family)
@@ -306,9 +299,9 @@ class Run:
         }
 
 
-@every_block
-@every_optimizer
-@pytest.mark.parametrize("case", ["batch norm", "dropout", "shared width"])
+@pytest.mark.parametrize(
+    ("case", "optimizer_name", "block"), pairwise(("batch norm", "dropout", "shared width"), OPTIMIZERS, BLOCKS)
+)
 def test_a_resumed_run_equals_the_uninterrupted_one(case: str, optimizer_name: str, block: int, tmp_path: Path) -> None:
     path = tmp_path / "run.safetensors"
     whole = Run(case, optimizer_name, block, seed=0)
@@ -412,10 +405,12 @@ FAMILIES = {
 }
 
 
-@every_block
-@pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
-@pytest.mark.parametrize("case", [case for case in MODELS if case != "dropout"])  # it has another loss at each look
-def test_gradients_of_nu_equal_a_finite_difference_of_the_loss(case: str, family: Any, block: int) -> None:
+@pytest.mark.parametrize(
+    ("case", "name", "block"),
+    pairwise([case for case in MODELS if case != "dropout"], FAMILIES, BLOCKS),  # it has another loss at each look
+)
+def test_gradients_of_nu_equal_a_finite_difference_of_the_loss(case: str, name: str, block: int) -> None:
+    family = FAMILIES[name]
     model = build(case, block=block, importance=family)
     x, y = batch(model)
     prior = awn.Prior(weight_scale=3.0, width_mean=family.start * 1.5, width_scale=family.start)

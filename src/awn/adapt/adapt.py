@@ -81,8 +81,8 @@ def adapt_(
     _connect_all_(model, plans)
     if redraw:
         _redraw_(find_groups(model))
-    for group in find_groups(model) if preserve else ():
-        preserve_(group)
+    if preserve:
+        preserve_(find_groups(model))
     follow_state_dicts_(model)
     return _report(model, skipped)
 

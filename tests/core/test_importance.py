@@ -18,6 +18,7 @@ import awn
 from awn import AwnError, Exponential, PowerLaw, Sigmoid
 from awn.advanced import Importance
 from awn.errors import NonFiniteError
+from cases import pairwise
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,8 @@ EXACT: list[tuple[Importance, Callable[[Decimal, Decimal], Decimal], tuple[float
 CASES = [
     pytest.param(family, exact, value, id=f"{family}-{value}") for family, exact, values in EXACT for value in values
 ]
+# The formulas of awn itself. Those of Hyperbolic stand in this file, and its mass is the difference by definition.
+CLOSED_FORMS = [case for case in CASES if not isinstance(case.values[0], Hyperbolic)]
 FAMILIES = [
     pytest.param(family, id=type(family).__name__) for family in (Exponential(), PowerLaw(), Sigmoid(), Hyperbolic())
 ]
@@ -92,7 +95,7 @@ def exact_mass(exact: Callable[[Decimal, Decimal], Decimal], value: float, j: in
     return float(exact(Decimal(j), Decimal(value)) - exact(Decimal(j + 1), Decimal(value)))
 
 
-@pytest.mark.parametrize(("family", "exact", "value"), CASES)
+@pytest.mark.parametrize(("family", "exact", "value"), CLOSED_FORMS)
 def test_survival_is_the_closed_form(family, exact, value):
     found = family.survival(torch.tensor(INDICES, dtype=torch.float64), torch.tensor(value, dtype=torch.float64))
     expected = [float(exact(Decimal(j), Decimal(value))) for j in INDICES]
@@ -100,7 +103,7 @@ def test_survival_is_the_closed_form(family, exact, value):
     assert found.tolist() == pytest.approx(expected, rel=1e-9, abs=1e-35)
 
 
-@pytest.mark.parametrize(("family", "exact", "value"), CASES)
+@pytest.mark.parametrize(("family", "exact", "value"), CLOSED_FORMS)
 def test_inverse_undoes_survival(family, exact, value):
     v = torch.tensor(value, dtype=torch.float64)
     p = torch.tensor([1 - 1e-6, 0.999, 0.9, 0.5, 0.1, 0.01], dtype=torch.float64)
@@ -128,7 +131,7 @@ def test_a_steep_sigmoid_is_a_plain_cut(steepness):
     assert mass.tolist() == pytest.approx([1 / 4.5] * 4 + [0.5 / 4.5] + [0.0] * 3, abs=1e-6)
 
 
-@pytest.mark.parametrize(("family", "exact", "value"), CASES)
+@pytest.mark.parametrize(("family", "exact", "value"), CLOSED_FORMS)
 def test_closed_form_mass_is_the_difference_of_survivals(family, exact, value):
     j = torch.arange(2000, dtype=torch.float64)
     v = torch.tensor(value, dtype=torch.float64)
@@ -160,10 +163,13 @@ def test_sigmoid_is_flat_before_its_midpoint_and_falls_after_it():
     assert mass[70] < mass[0] * 1e-6
 
 
-@pytest.mark.parametrize(("family", "exact", "value"), CASES)
-@pytest.mark.parametrize("scale", ["mass", "unit"])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_gradients_are_finite_even_far_beyond_the_width(family, exact, value, scale, dtype):
+@pytest.mark.parametrize(
+    ("case", "scale", "dtype"),
+    pairwise([(case.values[0], case.values[2]) for case in CASES], ("mass", "unit"), (torch.float32, torch.float64)),
+    ids=str,
+)
+def test_gradients_are_finite_even_far_beyond_the_width(case, scale, dtype):
+    family, value = case
     v = torch.tensor(value, dtype=dtype, requires_grad=True)
     importance = dataclasses.replace(family, scale=scale).importance(torch.tensor(INDICES, dtype=dtype), v)
     assert importance.isfinite().all()
@@ -262,11 +268,11 @@ def test_for_units_starts_at_that_width(family_type, n, k):
     assert kind.for_units(n, k, **options).width(k) == n
 
 
-@pytest.mark.parametrize("family_type", FAMILY_TYPES, ids=str)
-@pytest.mark.parametrize("n", [100, 1000, 99_999, 100_000])
-@pytest.mark.parametrize("k", [0.5, 0.9, 0.99])
-def test_for_units_at_round_numbers(family_type, n, k):
-    kind, options = family_type
+@pytest.mark.parametrize(
+    ("number", "n", "k"), pairwise(range(len(FAMILY_TYPES)), (100, 1000, 99_999, 100_000), (0.5, 0.9, 0.99))
+)
+def test_for_units_at_round_numbers(number, n, k):
+    kind, options = FAMILY_TYPES[number]
     assert kind.for_units(n, k, **options).width(k) == n
 
 

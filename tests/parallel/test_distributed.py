@@ -251,7 +251,7 @@ def test_batches_smaller_than_the_ranks_are_refused(ranks: Ranks) -> None:
 
 
 def test_the_command_under_torchrun(ranks: Ranks, tmp_path: Path) -> None:
-    table = str(Path(__file__).parents[1] / "examples" / "tables" / "breast_cancer.csv")
+    table = str(Path(__file__).parents[2] / "examples" / "tables" / "breast_cancer.csv")
     words = ["fit", table, "--target", "diagnosis", "--epochs", "3", "--no-compare", "--json", "--out"]
     (first, second) = ranks.run(rank_cases.command, 2, 2, free_port(), [*words, str(tmp_path / "two")], joined=False)
     (alone,) = ranks.run(rank_cases.command, 1, 1, free_port(), [*words, str(tmp_path / "one")], joined=False)
@@ -356,7 +356,7 @@ def test_the_command_goes_on_where_torchrun_starts_it_again(tmp_path: Path) -> N
 
 def test_a_run_to_overwrite_is_not_gone_on_with_after_a_restart(run: Run, tmp_path: Path, monkeypatch: Any) -> None:
     """What lies in the folder may be of another run, with other settings."""
-    table = str(Path(__file__).parents[1] / "examples" / "tables" / "breast_cancer.csv")
+    table = str(Path(__file__).parents[2] / "examples" / "tables" / "breast_cancer.csv")
     words = ["fit", table, "--target", "diagnosis", "--epochs", "1", "--no-compare", "--out", str(tmp_path / "out")]
     assert run(*words).code == 0
     monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
@@ -394,7 +394,7 @@ def test_a_rank_that_dies_ends_the_job_and_the_checkpoint_goes_on(ranks: Ranks, 
     script, path = tmp_path / "dying.py", tmp_path / "run.safetensors"
     script.write_text(DYING)
     words = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", str(free_port())]
-    folders = os.pathsep.join([str(Path(awn.__file__).parents[1]), str(Path(__file__).parent)])
+    folders = os.pathsep.join([str(Path(awn.__file__).parents[1]), str(Path(__file__).parents[1])])
     job = subprocess.run(
         [*words, str(script), str(path)],
         env={**os.environ, "PYTHONPATH": folders, "OMP_NUM_THREADS": "1"},

@@ -27,6 +27,7 @@ from cases import (
     layer_units,
     leading,
     move_widths_,
+    pairwise,
     snapshot,
     tensors_of,
     train_step,
@@ -90,9 +91,7 @@ def total(model: nn.Module) -> int:
 # What is left
 
 
-@every_block
-@every_model
-@pytest.mark.parametrize("units", [1, 17, 38])
+@pytest.mark.parametrize(("case", "units", "block"), pairwise(MODELS, (1, 17, 38), BLOCKS))
 def test_a_truncated_model_is_the_model_with_its_tail_silent(case: str, units: int, block: int) -> None:
     model = trained(case, block=block)
     before = snapshot(model)
@@ -128,11 +127,9 @@ SHRUNK: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@every_block
-@every_family
-@pytest.mark.parametrize("shrink", SHRUNK.values(), ids=SHRUNK)
-def test_training_on_does_not_bring_the_units_back(shrink: Callable[[Any], Any], family: Any, block: int) -> None:
-    small = shrink(trained("2 layers", importance=family, block=block))
+@pytest.mark.parametrize(("shrink", "family", "block"), pairwise(SHRUNK, FAMILIES, BLOCKS))
+def test_training_on_does_not_bring_the_units_back(shrink: str, family: str, block: int) -> None:
+    small = SHRUNK[shrink](trained("2 layers", importance=FAMILIES[family], block=block))
     widths = awn.widths(small)
     assert sum(widths.values()) < 79
     optimizer = torch.optim.Adam(small.parameters(), lr=1e-4)
@@ -223,9 +220,7 @@ def test_the_largest_network_within_a_number_of_parameters_in_closed_form(most: 
     assert parameters(small) == in_one_layer(expected)
 
 
-@every_scope
-@every_model
-@pytest.mark.parametrize("most", [150, 400, 1500])
+@pytest.mark.parametrize(("case", "most", "scope"), pairwise(MODELS, (150, 400, 1500), ("layer", "global")))
 def test_a_larger_network_would_exceed_the_number_of_parameters(case: str, most: int, scope: Any) -> None:
     model = build(case)
     small = awn.truncate(model, max_params=most, scope=scope)

@@ -25,6 +25,7 @@ from cases import (
     build,
     loss_of,
     move_widths_,
+    pairwise,
     snapshot,
     tensors_of,
     train_step,
@@ -33,8 +34,9 @@ from cases import (
 # (units before, units in the state dict): to a wider, a narrower, one within the same capacity, and the same.
 WIDTHS = {"wider": (7, 90), "narrower": (90, 7), "within the capacity": (40, 50), "the same": (40, 40)}
 across_widths = pytest.mark.parametrize(("here", "there"), WIDTHS.values(), ids=WIDTHS)
-every_model = pytest.mark.parametrize("case", MODELS)
-across_blocks = pytest.mark.parametrize(("block", "other_block"), [(a, b) for a in BLOCKS for b in BLOCKS])
+across_widths_and_blocks = pytest.mark.parametrize(
+    ("widths", "block", "other_block"), pairwise(WIDTHS.values(), BLOCKS, BLOCKS), ids=str
+)
 
 
 def trained(case: str, units: int, block: int = 32) -> tuple[Any, torch.optim.Optimizer]:
@@ -58,37 +60,35 @@ def assert_equal_models(model: Any, other: Any) -> None:
     other.train()
 
 
-@across_blocks
-@across_widths
-@every_model
+@pytest.mark.parametrize(
+    ("case", "widths", "block", "other_block"), pairwise(MODELS, WIDTHS.values(), BLOCKS, BLOCKS), ids=str
+)
 def test_a_model_takes_the_widths_of_the_state_dict_it_loads(
-    case: str, here: int, there: int, block: int, other_block: int
+    case: str, widths: tuple[int, int], block: int, other_block: int
 ) -> None:
-    model, _ = trained(case, here, block)
-    other, _ = trained(case, there, other_block)
+    model, _ = trained(case, widths[0], block)
+    other, _ = trained(case, widths[1], other_block)
     assert str(model.load_state_dict(other.state_dict())) == "<All keys matched successfully>"
     assert_equal_models(model, other)
     assert_inert_is_zero(model)
 
 
-@across_blocks
-@across_widths
+@across_widths_and_blocks
 def test_an_optimizer_built_after_loading_goes_on_as_the_other_would(
-    here: int, there: int, block: int, other_block: int
+    widths: tuple[int, int], block: int, other_block: int
 ) -> None:
-    model, _ = trained("batch norm", here, block)
-    other, other_optimizer = trained("batch norm", there, other_block)
+    model, _ = trained("batch norm", widths[0], block)
+    other, other_optimizer = trained("batch norm", widths[1], other_block)
     model.load_state_dict(other.state_dict())
     optimizer = torch.optim.Adam(model.parameters(), lr=0.5)
     optimizer.load_state_dict(copy.deepcopy(other_optimizer.state_dict()))  # or torch shares it
     go_on_together(model, optimizer, other, other_optimizer)
 
 
-@across_blocks
-@across_widths
-def test_an_optimizer_built_before_loading_is_rewired(here: int, there: int, block: int, other_block: int) -> None:
-    model, optimizer = trained("batch norm", here, block)
-    other, other_optimizer = trained("batch norm", there, other_block)
+@across_widths_and_blocks
+def test_an_optimizer_built_before_loading_is_rewired(widths: tuple[int, int], block: int, other_block: int) -> None:
+    model, optimizer = trained("batch norm", widths[0], block)
+    other, other_optimizer = trained("batch norm", widths[1], other_block)
     assert awn.advanced.load_state_dict_(model, other.state_dict(), optimizer) is None
     assert_equal_models(model, other)
     assert {id(p) for p in optimizer.param_groups[0]["params"]} == {id(p) for p in model.parameters()}
@@ -138,11 +138,11 @@ def test_a_plain_load_within_the_capacity_leaves_no_state_of_units_that_went() -
     """No Parameter is replaced, so the optimizer built before still fits; what it knew of dropped units must go."""
     model, optimizer = trained("2 layers", 60)
     other, _ = trained("2 layers", 40)
+    held = list(model.parameters())
     model.load_state_dict(other.state_dict())
-    try:
-        awn.resize_(model, optimizer)
-    except awn.AwnError:
-        return  # to refuse is right as well
+    assert all(now is then for now, then in zip(model.parameters(), held, strict=True))
+    assert awn.resize_(model, optimizer) == {}
+    assert_inert_is_zero(model, optimizer)
     for _ in range(2):
         train_step(model, optimizer)
         awn.resize_(model, optimizer)
@@ -332,7 +332,7 @@ def test_plain_loading_of_another_models_state_dict_is_refused_too(
 ) -> None:
     """Torch loads what fits before it raises; whatever it did, the model must still be one that computes and trains."""
     model, _ = trained("2 layers", 40)
-    with pytest.raises((awn.AwnError, RuntimeError)):
+    with pytest.raises((awn.AwnError, RuntimeError), match=r"hidden\.|norms\.|output\."):
         model.load_state_dict(make().state_dict())
     optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
     train_step(model, optimizer)
@@ -366,6 +366,9 @@ DAMAGE: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
 }
 
 
+DAMAGED = r"'(hidden\.1|output\.weight)"  # the error names what is damaged: the second layer, or what reads it
+
+
 @pytest.mark.parametrize("change", DAMAGE.values(), ids=DAMAGE)
 def test_a_damaged_state_dict_is_refused_and_nothing_changed(
     change: Callable[[dict[str, Any]], dict[str, Any]],
@@ -373,7 +376,7 @@ def test_a_damaged_state_dict_is_refused_and_nothing_changed(
     model, optimizer = trained("2 layers", 40)
     state = change(trained("2 layers", 90)[0].state_dict())
     before = snapshot(model, optimizer)
-    with pytest.raises(awn.AwnError):
+    with pytest.raises(awn.AwnError, match=DAMAGED):
         awn.advanced.load_state_dict_(model, state, optimizer)
     assert_same(before, snapshot(model, optimizer))
 
@@ -383,7 +386,7 @@ def test_a_damaged_width_is_refused_by_a_plain_load_before_it_changes_anything(n
     model, optimizer = trained("2 layers", 40)
     state = DAMAGE[name](trained("2 layers", 90)[0].state_dict())
     before = snapshot(model, optimizer)
-    with pytest.raises(awn.AwnError):
+    with pytest.raises(awn.AwnError, match=DAMAGED):
         model.load_state_dict(state)
     assert_same(before, snapshot(model, optimizer))
 

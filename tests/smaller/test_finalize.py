@@ -28,6 +28,7 @@ from cases import (
     build,
     layer_units,
     move_widths_,
+    pairwise,
     snapshot,
     train_step,
 )
@@ -52,11 +53,9 @@ def trained(case: str, **options: Any) -> Any:
     return model
 
 
-@every_block
-@pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
-@every_model
-def test_the_plain_model_computes_the_same(case: str, family: Any, block: int) -> None:
-    model = trained(case, importance=family, block=block).eval()
+@pytest.mark.parametrize(("case", "family", "block"), pairwise(MODELS, FAMILIES, BLOCKS))
+def test_the_plain_model_computes_the_same(case: str, family: str, block: int) -> None:
+    model = trained(case, importance=FAMILIES[family], block=block).eval()
     x, _ = batch(model)
     expected = model(x)
     torch.testing.assert_close(awn.finalize(model)(x), expected, rtol=1e-12, atol=1e-13)

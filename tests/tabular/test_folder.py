@@ -211,10 +211,13 @@ def test_a_damaged_folder_is_refused_with_its_name(damage: str, folder: Path) ->
     assert str(folder) in str(caught.value)
 
 
+LACKING = {"type": "a network alone", "format": "a version of awn", "about": "nothing about the table"}
+
+
 @pytest.mark.parametrize("entry", ["type", "options", "fitted", "about", "checksum", "format"])
 def test_a_description_that_lacks_an_entry_is_refused(entry: str, folder: Path) -> None:
     edit("estimator", entry, both=True)(folder)
-    with pytest.raises(AwnError):
+    with pytest.raises(AwnError, match=LACKING.get(entry, f"damaged.*{entry}")):
         read_about(folder) if entry == "about" else load_estimator(folder)
 
 

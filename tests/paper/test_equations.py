@@ -17,6 +17,7 @@ from awn import AdaptiveMLP, Exponential, PowerLaw, Prior, Sigmoid
 from awn.advanced import Importance
 from awn.core.groups import find_groups
 from awn.core.initialise import kaiming_plus_
+from cases import pairwise
 
 SCALES = ("mass", "unit")
 FAMILIES = [
@@ -211,12 +212,13 @@ def test_the_gradient_of_nu_is_a_finite_difference_of_the_loss(family, folded, d
 # One unit more
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize(("activation", "bound"), [("tanh", 1.0), ("relu6", 6.0)])
-@pytest.mark.parametrize("new_units", ["normal", "rescaled"])
-def test_one_unit_more_changes_the_output_by_its_importance_times_its_weights_at_most(
-    family, activation, bound, new_units
-):
+@pytest.mark.parametrize(
+    ("family", "activation", "new_units"),
+    pairwise([each.values[0] for each in FAMILIES], ("tanh", "relu6"), ("normal", "rescaled")),
+    ids=str,
+)
+def test_one_unit_more_changes_the_output_by_its_importance_times_its_weights_at_most(family, activation, new_units):
+    bound = {"tanh": 1.0, "relu6": 6.0}[activation]
     model = network(family, layers=1, activation=activation, new_units=new_units)
     x = 10 * torch.randn(50, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     width, before = model.hidden[0].width, model(x)

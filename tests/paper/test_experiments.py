@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from awn.core.importance import Exponential
+from awn.files.provenance import origin
 from awn_paper.experiments import EXPERIMENTS, find_experiment
 from awn_paper.pictures import picture
 from awn_paper.protocol import Experiment, Protocol
@@ -49,7 +52,9 @@ def test_an_experiment_runs_and_is_shown(root, name):
     found = outcomes(root, experiment)
     assert len(found) == len(on_the_plane(experiment.small).cases)
     assert all(outcome["final"] or outcome["selection"] for outcome in found)
-    assert all(outcome["from"]["commit"] is None or outcome["from"]["date"] for outcome in found)
+    for outcome in found:
+        assert commit(outcome["from"]) == commit(origin())
+        assert datetime.fromisoformat(outcome["from"]["date"]).utcoffset() == timedelta(0)
     shown = show(Results(tuple(load(root, outcome) for outcome in found)))
     tables = [part for part in shown if isinstance(part, Table)]
     assert tables
@@ -60,6 +65,11 @@ def test_an_experiment_runs_and_is_shown(root, name):
         if isinstance(part, Plot):
             assert part.series
             assert all(len(series.x) == len(series.y) > 0 for series in part.series)
+
+
+def commit(made: dict[str, Any]) -> str:
+    """The commit that something was made at; whether files have changed since then does not matter here."""
+    return str(made["commit"]).removesuffix("+changes")
 
 
 def load(root: Path, outcome):
@@ -108,7 +118,7 @@ def test_pictures_come_as_png_too(root, tmp_path):
 
 def test_the_document_says_what_the_results_say(tmp_path):
     """What `awn paper report` would write now is what is there."""
-    project = Path(__file__).parent.parent
+    project = Path(__file__).parents[2]
     document = tmp_path / "docs" / "paper.md"
     write_report(
         project / "results" / "paper", document, tmp_path / "docs" / "images" / "paper", tmp_path / "page.html"

@@ -21,7 +21,7 @@ def test_the_last_marked_epoch_is_the_one_that_was_kept() -> None:
 def test_activation_bands_are_the_range_of_what_the_next_layer_reads() -> None:
     model, inputs = awn.AdaptiveMLP(2, 2, hidden_layers=2), torch.randn(30, 2)
     bands, single = activation_bands(model, inputs), activation_bands(model, inputs[:1])
-    for group in awn.find_groups(model):
+    for group in awn.advanced.find_groups(model):
         scaled = unit_activations(model, inputs)[group.name] * group.width.importance()[: group.width.units].detach()
         band = bands[group.name]
         assert torch.equal(band.low, scaled.min(0).values)

@@ -350,6 +350,7 @@ def test_a_row_has_the_loss_terms_the_score_and_every_layer(tmp_path: Path) -> N
     model = network(hidden_layers=2)
     budget = awn.Budget(max_units=10)
     history = train(model, validation=rings(seed=1), budget=budget, folder=tmp_path)
+    assert len(history) == 4
     for number, row in enumerate(history, start=1):
         assert row["epoch"] == number
         assert row["total"] == pytest.approx(sum(row[name] for name in TERMS[1:]))
@@ -458,7 +459,7 @@ from pathlib import Path
 import torch
 torch.set_num_threads(1)
 sys.path.insert(0, sys.argv[1])
-from test_training import Callback, LONG, network, rings, run_module, train
+from test_fit import Callback, LONG, network, rings, run_module, train
 
 class Kill(Callback):
     def on_step_end(self, progress, resized):
