@@ -1,7 +1,7 @@
 """Building blocks, for layers and training loops that `awn.adapt_` and `awn.resize_` do not cover."""
 
 from awn.core.average import follow_widths_
-from awn.core.axes import consumed_by, normalised_by, produced_by
+from awn.core.axes import consumed_by, produced_by
 from awn.core.axis import Axis
 from awn.core.count import count_parameters
 from awn.core.gate import read_once
@@ -31,7 +31,6 @@ __all__ = [
     "gain_of",
     "kaiming_plus_",
     "load_state_dict_",
-    "normalised_by",
     "produced_by",
     "read_once",
     "remove_units",

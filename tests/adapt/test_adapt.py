@@ -84,7 +84,7 @@ def test_include_and_exclude_choose_among_what_is_found() -> None:
 
 def test_the_report_says_who_makes_and_who_reads() -> None:
     report = awn.adapt_(mlp())
-    assert [(one.name, one.units, one.makers, one.readers) for one in report.adapted] == [
+    assert [(one.name, one.units, one.producers, one.consumers) for one in report.adapted] == [
         ("0", 8, ("0",), ("2",)),
         ("2", 8, ("2", "3"), ("5",)),
     ]
@@ -160,7 +160,7 @@ def test_groups_name_layers_that_no_tracing_sees() -> None:
     untouched_by(model, "cannot be traced")
     report = awn.adapt_(model, groups=[("blocks.*.up", "blocks.*.down")])
     assert awn.widths(model) == {f"blocks.{number}.up": 8 for number in range(3)}
-    assert [one.readers for one in report.adapted] == [(f"blocks.{number}.down",) for number in range(3)]
+    assert [one.consumers for one in report.adapted] == [(f"blocks.{number}.down",) for number in range(3)]
     x = torch.randn(4, 4).double()
     before = model(x)
     awn.advanced.set_units_(model, {"blocks.1.up": 30}, None)

@@ -10,7 +10,7 @@ from torch.nn.utils import parametrizations
 import awn
 from awn import AwnError, Exponential
 from awn.advanced import Axis, Width
-from awn.core.axes import consumed_by, normalised_by, produced_by
+from awn.core.axes import consumed_by, produced_by
 from awn.core.gate import gates_of
 
 
@@ -34,7 +34,7 @@ def convolutional(**options) -> nn.Sequential:
     first, second = nn.Conv2d(1, one.capacity, 3, padding=1), nn.Conv2d(one.capacity, two.capacity, 3, padding=1)
     norm, last = nn.BatchNorm2d(two.capacity), nn.Linear(16 * two.capacity, 3)
     awn.advanced.connect_(one, [*conv_axes(first), Axis(second, "weight", 1, "consumer", size_name="in_channels")])
-    awn.advanced.connect_(two, [*conv_axes(second), *normalised_by(norm), *consumed_by(last, repeat=16)])
+    awn.advanced.connect_(two, [*conv_axes(second), *produced_by(norm), *consumed_by(last, repeat=16)])
     return nn.Sequential(first, nn.ReLU(), second, norm, nn.ReLU(), nn.Flatten(), last)
 
 
@@ -127,7 +127,7 @@ def test_a_batch_norm_knows_its_size(affine):
     width = Width(Exponential.for_units(20), block=32)
     first, norm, second = nn.Linear(3, 32), nn.BatchNorm1d(32, affine=affine), nn.Linear(32, 2)
     model = nn.Sequential(first, norm, second)
-    awn.advanced.connect_(width, [*produced_by(first), *normalised_by(norm), *consumed_by(second)])
+    awn.advanced.connect_(width, [*produced_by(first), *produced_by(norm), *consumed_by(second)])
     width.move_to_(50)
     awn.resize_(model, None)
     assert norm.running_var.shape == (64,)
@@ -138,7 +138,7 @@ def test_a_batch_norm_knows_its_size(affine):
 def test_a_batch_norm_without_statistics_can_follow():
     width = Width(Exponential.for_units(20), block=32)
     first, norm, second = nn.Linear(3, 32), nn.BatchNorm1d(32, track_running_stats=False), nn.Linear(32, 2)
-    awn.advanced.connect_(width, [*produced_by(first), *normalised_by(norm), *consumed_by(second)])
+    awn.advanced.connect_(width, [*produced_by(first), *produced_by(norm), *consumed_by(second)])
     model = nn.Sequential(first, norm, second)
     width.move_to_(50)
     awn.resize_(model, None)

@@ -293,7 +293,7 @@ def _report(model: nn.Module, skipped: Sequence[Skipped]) -> Report:
         Adapted(group.name, group.width.units, layers(group, "producer"), layers(group, "consumer"))
         for group in find_groups(model)
     ]
-    told = {name for one in adapted for name in (*one.makers, *one.readers)} | {one.name for one in skipped}
+    told = {name for one in adapted for name in (*one.producers, *one.consumers)} | {one.name for one in skipped}
     return Report(tuple(adapted), (*skipped, *_others(model, told)))
 
 

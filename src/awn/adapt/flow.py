@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from torch import Tensor, fx, nn
 
 from awn.adapt.graphs import Shape, Traced
-from awn.adapt.layers import acts_by_unit, inputs_of, is_changed, is_depthwise, kind_of, size_names, units_made_by
+from awn.adapt.layers import acts_by_unit, inputs_of, is_changed, size_names, units_made_by
 from awn.adapt.moves import argument, goes_over_units, indexed, numbers_given, reduced, reordered
 from awn.adapt.operations import (
     ACTIVATIONS,
@@ -30,6 +30,7 @@ from awn.adapt.operations import (
 from awn.adapt.rest import at_rest, changes_its_input, module_at_rest
 from awn.adapt.shapes import after_reshape, after_stack, from_end
 from awn.adapt.spaces import Count, Other, Pair, Sizes, Space, Units
+from awn.core.axes import is_depthwise, layout_of
 from awn.core.initialise import gain_of
 
 # What a node of the graph gives; None for what is no activation, such as a type.
@@ -103,9 +104,9 @@ class Flow:
         value = inputs[0] if len(inputs) == 1 else None
         if is_changed(module):
             return self._mixed_by(node, module, _HOOKED)
-        if kind_of(module) and not is_depthwise(module):
+        if layout_of(module) and not is_depthwise(module):
             return self._weighted(node, module, value)
-        of_torch = type(module).__module__.startswith("torch.nn.") or kind_of(module) is not None
+        of_torch = type(module).__module__.startswith("torch.nn.") or layout_of(module) is not None
         if not isinstance(value, Units) or not of_torch:  # a subclass may do anything
             return self._mixed_by(node, module)
         if isinstance(module, UNIT_WISE_MODULES):
@@ -128,7 +129,7 @@ class Flow:
 
     def _weighted(self, node: fx.Node, module: nn.Module, value: Value) -> Value:
         """A layer that reads its inputs by a weight, and so makes units of its own."""
-        kind = kind_of(module)
+        kind = layout_of(module)
         assert kind is not None
         space = self._own(module)
         if getattr(module, "groups", 1) > 1:
@@ -385,7 +386,7 @@ class Flow:
 def _at_channels(module: nn.Module, value: Units) -> bool:
     """Whether the units lie where a norm or a depthwise convolution has its channels: along dimension 1."""
     if is_depthwise(module):
-        kind = kind_of(module)
+        kind = layout_of(module)
         return kind is not None and value.dim == kind.unit_dim and value.space.units == units_made_by(module)
     fits: bool = value.space.units == units_made_by(module)
     return fits and (value.rank is None or value.dim == 1 - value.rank)

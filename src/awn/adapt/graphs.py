@@ -19,10 +19,11 @@ from torch import Tensor, fx, nn
 from torch.utils import _pytree as pytree
 
 from awn.adapt.calls import closed_over
-from awn.adapt.layers import is_changed, kind_of, size_names
+from awn.adapt.layers import is_changed, size_names
 from awn.adapt.operations import NO_TENSOR, SIZES, torch_name
 from awn.adapt.untouched import untouched
 from awn.basics.random_states import random_states, set_random_states
+from awn.core.axes import layout_of
 
 Shape: TypeAlias = tuple[int, ...]
 # Modules of these libraries are looked into by rules alone: their forwards are not meant to be traced.
@@ -175,7 +176,7 @@ def is_of_library(module: nn.Module) -> bool:
     >>> is_of_library(nn.Linear(2, 2)), is_of_library(nn.Sequential())
     (True, False)
     """
-    if kind_of(module) is not None:  # of torch, or in all that counts like a layer of torch
+    if layout_of(module) is not None:  # of torch, or in all that counts like a layer of torch
         return True
     return type(module).__module__.startswith(_NOT_TRACED) and not isinstance(module, nn.Sequential)
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from awn.adapt.layers import input_axes, output_axes, units_made_by
+from awn.adapt.layers import input_axes, units_made_by
+from awn.core.axes import produced_by
 from awn.core.axis import Axis
 from awn.errors import ArgumentError
 
@@ -39,7 +40,7 @@ class Hidden:
         >>> hidden.units, [str(axis) for axis in hidden.axes()]
         (8, ['Linear.weight', 'Linear.bias', 'Linear.weight'])
         """
-        made = [axis for layer in self.producers for axis in output_axes(layer)]
+        made = [axis for layer in self.producers for axis in produced_by(layer)]
         return made + [axis for layer in self.consumers for axis in input_axes(layer, self.units)]
 
 

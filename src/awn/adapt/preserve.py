@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from awn.core.axis import Axis
 from awn.core.groups import WidthGroup
+from awn.core.reorder import reorder_
 
 _Norm = nn.modules.batchnorm._BatchNorm
 
@@ -18,16 +19,11 @@ def preserve_(groups: Sequence[WidthGroup]) -> None:
 
     The model then computes what it computed before, and its last units are those that are missed the least.
     """
-    with torch.no_grad():
-        # All orders come first: dividing the weights that read one layer changes those that make the next one.
-        orders = [unit_strength(group).argsort(descending=True, stable=True) for group in groups]
-        for group, order in zip(groups, orders, strict=True):
-            importance = group.width.importance().detach()
-            for axis in group.axes:
-                entries = _entries(order, axis.repeat)
-                axis.tensor.copy_(axis.tensor.index_select(axis.dim, entries))
-                if axis.role == "consumer":
-                    axis.tensor.div_(_along(importance.repeat_interleave(axis.repeat), axis).to(axis.tensor.dtype))
+    # All orders come first: dividing the weights that read one layer changes those that make the next one.
+    orders = [unit_strength(group).argsort(descending=True, stable=True) for group in groups]
+    for group, order in zip(groups, orders, strict=True):
+        # In double precision: an importance of single precision would cost a float64 model half its digits.
+        reorder_(group, order, group.width.importance().detach().double().reciprocal())
 
 
 def unit_strength(group: WidthGroup) -> Tensor:
@@ -53,12 +49,3 @@ def _squares(axis: Axis) -> Tensor:
     squares = by_entry.square()
     summed = squares.sum(1) if squares.dim() > 1 else squares
     return summed.view(-1, axis.repeat).sum(1)
-
-
-def _entries(order: Tensor, repeat: int) -> Tensor:
-    """The entries of units in a new order, `repeat` side by side for each."""
-    return (order[:, None] * repeat + torch.arange(repeat, device=order.device)).flatten()
-
-
-def _along(values: Tensor, axis: Axis) -> Tensor:
-    return values.view([-1 if dim == axis.dim else 1 for dim in range(axis.tensor.dim())])

@@ -11,8 +11,8 @@ class Adapted:
 
     name: str
     units: int
-    makers: tuple[str, ...]
-    readers: tuple[str, ...]
+    producers: tuple[str, ...]
+    consumers: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -40,11 +40,11 @@ class Report:
 
     def __str__(self) -> str:
         rows = [("layer", "units", "made by", "read by")]
-        rows += [(a.name, str(a.units), _few(a.makers), _few(a.readers)) for a in self.adapted]
+        rows += [(a.name, str(a.units), _few(a.producers), _few(a.consumers)) for a in self.adapted]
         wide = [max(len(row[column]) for row in rows) for column in range(4)]
         lines = [
-            f"{name:<{wide[0]}}  {units:>{wide[1]}}  {makers:<{wide[2]}}  {readers}"
-            for name, units, makers, readers in rows
+            f"{name:<{wide[0]}}  {units:>{wide[1]}}  {producers:<{wide[2]}}  {consumers}"
+            for name, units, producers, consumers in rows
         ]
         if self.skipped:
             first = max(len("fixed"), *(len(one.name) for one in self.skipped))

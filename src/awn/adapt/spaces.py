@@ -11,8 +11,8 @@ import torch
 from torch import nn
 
 from awn.adapt.hidden import Hidden, Refusal
-from awn.adapt.layers import is_depthwise, kind_of
 from awn.adapt.shapes import from_end
+from awn.core.axes import is_depthwise, layout_of
 
 
 class Space:
@@ -71,7 +71,7 @@ class Space:
         `order` is the place of each module in the model: the first that makes units gives them their name.
         """
         makers = sorted(self.makers, key=order.__getitem__)
-        weighted = [layer for layer in makers if kind_of(layer) and not is_depthwise(layer)]
+        weighted = [layer for layer in makers if layout_of(layer) and not is_depthwise(layer)]
         if not weighted:
             return []
         if self.reason is None and not self.readers:

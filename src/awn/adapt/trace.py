@@ -15,11 +15,12 @@ from awn.adapt.calls import modules_held_by, parts_called_whole
 from awn.adapt.flow import Flow
 from awn.adapt.graphs import Call, UntraceableError, functions_of_forward, graphs_of, is_of_library, layers_measured
 from awn.adapt.hidden import Hidden, Refusal
-from awn.adapt.layers import is_changed, kind_of
+from awn.adapt.layers import is_changed
 from awn.adapt.rules import apply_rules
 from awn.adapt.untouched import untouched
 from awn.basics.example import as_call
 from awn.basics.random_states import random_states
+from awn.core.axes import layout_of
 from awn.errors import ArgumentError
 
 Found = list[Hidden | Refusal]
@@ -132,7 +133,7 @@ class _Search:
 def _loose_layers(module: nn.Module) -> Iterator[nn.Module]:
     """The layers that a module, and no part of it, calls: its own, and those in its lists."""
     for child in module.children():
-        if kind_of(child):
+        if layout_of(child):
             yield child
         elif isinstance(child, nn.ModuleList | nn.ModuleDict):
             yield from _loose_layers(child)

@@ -122,6 +122,7 @@ class Gated:
 def gate_(layer: nn.Module, width: Width, dim: int, name: str = "weight", repeat: int = 1) -> None:
     """Gate the weight `name` of a layer, whose dimension `dim` reads the units of a width.
 
+    >>> from awn import Exponential
     >>> layer, width = nn.Linear(3, 2), Width(Exponential.for_units(3, scale="unit"), block=1)
     >>> raw = layer.weight
     >>> gate_(layer, width, dim=1)
@@ -140,6 +141,7 @@ def gate_(layer: nn.Module, width: Width, dim: int, name: str = "weight", repeat
 def ungate_(layer: nn.Module, width: Width) -> None:
     """Remove the gates of a width from a layer; its raw weights stay as they are.
 
+    >>> from awn import Exponential
     >>> layer, width = nn.Linear(3, 2), Width(Exponential.for_units(3), block=1)
     >>> gate_(layer, width, dim=1)
     >>> ungate_(layer, width)
@@ -206,6 +208,7 @@ def check_gateable(layer: nn.Module, name: str) -> None:
 def read_once(model: nn.Module) -> Iterator[None]:
     """Compute each gated weight of a model once, for a forward that reads it many times.
 
+    >>> from awn import Exponential
     >>> layer, width = nn.Linear(3, 2), Width(Exponential.for_units(3), block=1)
     >>> gate_(layer, width, dim=1)
     >>> with read_once(layer):

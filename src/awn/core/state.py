@@ -58,7 +58,14 @@ def take_widths_(model: nn.Module, state: Mapping[str, Any], optimizer: Optimize
 
 
 def follow_state_dicts_(model: nn.Module) -> None:
-    """Have `model.load_state_dict` bring the model to the widths of what it loads."""
+    """Have `model.load_state_dict` bring the model to the widths of the state dict that it loads.
+
+    >>> import awn
+    >>> model = nn.Sequential(awn.AdaptiveMLP(2, 2), nn.ReLU())
+    >>> follow_state_dicts_(model)
+    >>> model.load_state_dict(model.state_dict())
+    <All keys matched successfully>
+    """
     model.register_load_state_dict_pre_hook(_take_widths_on_load)
 
 

@@ -113,7 +113,8 @@ class Width(nn.Module):
         >>> Width(Exponential.for_units(2, scale="unit"), block=4).importance()
         tensor([1.0000, 0.2154, 0.0000, 0.0000], grad_fn=<...>)
         """
-        if self._buffers["index"] is not self._counted and not torch.compiler.is_compiling():
+        index = self.index
+        if (index is not self._counted or index.device != self.log_nu.device) and not torch.compiler.is_compiling():
             self._count()  # a loader such as from_pretrained put other buffers in place, with nothing in them
         if self._must_trace():
             return self.traced_importance(self.log_nu)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from awn.basics.checks import check_number, check_units
-from awn.core.axes import consumed_by, normalised_by, produced_by
+from awn.core.axes import consumed_by, produced_by
 from awn.core.axis import Axis
 from awn.core.groups import connect_, find_groups
 from awn.core.importance import Importance
@@ -113,7 +113,7 @@ class AdaptiveMLP(nn.Module):
             axes[number] += [*produced_by(producer), *consumed_by(consumer)]
         for number, norm in enumerate(self.norms):
             assert isinstance(norm, nn.BatchNorm1d)
-            axes[number] += normalised_by(norm)
+            axes[number] += produced_by(norm)
         if self.options["shared_width"]:
             connect_(widths[0], [axis for layer in axes for axis in layer])
         else:

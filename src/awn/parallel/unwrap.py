@@ -21,6 +21,7 @@ def unwrapped(model: nn.Module) -> nn.Module:
 def uncompiled(model: nn.Module) -> nn.Module:
     """What torch.compile was given, if the model is what it returned.
 
+    >>> import torch
     >>> model = nn.Linear(2, 2)
     >>> uncompiled(torch.compile(model, backend="eager")) is model
     True

@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from awn.core.groups import WidthGroup, check_layers, require_groups
+from awn.core.groups import check_layers, require_groups
+from awn.core.reorder import reorder_
 from awn.errors import ArgumentError
 from awn.smaller.truncate import ModelT, _copy, _cut_
 
@@ -30,9 +31,10 @@ def remove_units(
     groups = {group.name: group for group in require_groups(smaller)}
     check_layers(list(groups.values()), units)
     kept = {name: _others(name, indices, groups[name].width.units) for name, indices in units.items()}
-    with torch.no_grad():
-        for name, stay in kept.items():
-            _move_up_(groups[name], stay)
+    for name, stay in kept.items():
+        importance = groups[name].width.importance().detach().double()
+        order = torch.tensor(stay, device=importance.device)
+        reorder_(groups[name], order, importance[order] / importance[: len(order)])
     return _cut_(smaller, {name: len(stay) for name, stay in kept.items()}, calibrate)
 
 
@@ -52,17 +54,3 @@ def _others(name: str, indices: Sequence[int] | Tensor, units: int) -> list[int]
     if len(removed) == units:
         raise ArgumentError(f"all {units} units of {name!r} would go; a layer needs at least one.")
     return sorted(set(range(units)) - set(removed))
-
-
-def _move_up_(group: WidthGroup, stay: Sequence[int]) -> None:
-    """Put the units that stay first, and give those that read them the importance of the old places."""
-    importance = group.width.importance().double()
-    old = torch.tensor(stay, device=importance.device)
-    ratio = importance[old] / importance[: len(old)]
-    for axis in group.axes:
-        entries = (old[:, None] * axis.repeat + torch.arange(axis.repeat, device=old.device)).flatten()
-        moved = axis.tensor.index_select(axis.dim, entries)
-        if axis.role == "consumer":
-            shape = [-1 if dim == axis.dim else 1 for dim in range(moved.dim())]
-            moved *= ratio.repeat_interleave(axis.repeat).to(moved.dtype).view(shape)
-        axis.tensor.zero_().narrow(axis.dim, 0, len(entries)).copy_(moved)

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from torch.optim import Optimizer
 
 from awn.basics.timing import Work
-from awn.core.axes import consumed_by, normalised_by, produced_by
+from awn.core.axes import consumed_by, produced_by
 from awn.core.axis import Axis
 from awn.core.groups import connect_, find_groups
 from awn.core.importance import Exponential
@@ -155,7 +155,7 @@ def adaptive_resnet(blocks: int = 3, channels: Sequence[int] = (16, 32, 64)) -> 
             learned = Width(Exponential.for_units(block.first.out_channels, scale="unit"))
             made = [Axis(block.first, "weight", 0, "producer", size_name="out_channels")]
             read = [Axis(block.second, "weight", 1, "consumer", size_name="in_channels")]
-            connect_(learned, [*made, *normalised_by(block.first_norm), *read])
+            connect_(learned, [*made, *produced_by(block.first_norm), *read])
     return model
 
 

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from torch import nn
 
 from awn.adapt.hidden import Hidden, Refusal
-from awn.adapt.layers import kind_of, units_made_by
+from awn.adapt.layers import units_made_by
+from awn.core.axes import layout_of
 
 # What makes the units (two layers where one gates the other), and what reads them.
 _NAMES: list[tuple[tuple[str, ...], str]] = [
@@ -30,7 +31,7 @@ def feed_forward(module: nn.Module) -> Sequence[Hidden | Refusal] | None:
         return None
     for producers, consumer in _NAMES:
         layers = [_layer(module, name) for name in (*producers, consumer)]
-        if all(layer is not None and kind_of(layer) for layer in layers):
+        if all(layer is not None and layout_of(layer) for layer in layers):
             makers, reader = tuple(layer for layer in layers[:-1] if layer), layers[-1]
             hidden = Hidden(makers, (reader,) if reader else ())
             norm = _norm_over(module, hidden.units)
@@ -38,7 +39,7 @@ def feed_forward(module: nn.Module) -> Sequence[Hidden | Refusal] | None:
                 return [Refusal(makers[0], f"{norm!r} may normalise over all units. Leave the width fixed")]
             return [hidden]
     fused, reader = (_layer(module, name) for name in _FUSED)
-    if fused is not None and reader is not None and kind_of(fused):
+    if fused is not None and reader is not None and layout_of(fused):
         return [
             Refusal(
                 fused,

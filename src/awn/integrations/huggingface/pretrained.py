@@ -103,13 +103,13 @@ def from_pretrained(
 
 
 def _refuse_adaptive(folder: Path) -> None:
-    """What a model's own `save_pretrained` wrote while it was adaptive cannot be read: its weights have other names."""
+    """A model's own `save_pretrained` writes raw weights while it is adaptive; a plain model would compute nonsense."""
     for file in folder.glob("*.safetensors"):
         with safe_open(file, framework="pt") as tensors:
             if any(is_width_entry(name) for name in tensors.keys()):  # noqa: SIM118  no dict, and it has no iterator
                 raise CheckpointError(
-                    f"{folder} was written by the model's own save_pretrained while its widths were learned, and its "
-                    "gated weights cannot be read back. Write it with awn.huggingface.save_pretrained, or awn.save."
+                    f"{folder} was written by the model's own save_pretrained while it was adaptive, so its weights "
+                    "lack the importance of the units. Write it with awn.huggingface.save_pretrained, or awn.save."
                 )
 
 
@@ -118,9 +118,7 @@ def _feed_forward_layers(model: nn.Module) -> dict[str, Hidden]:
     paths = {module: path for path, module in model.named_modules()}
     found = [hidden for hidden in find_hidden(model) if isinstance(hidden, Hidden)]
     if not found:
-        raise ArgumentError(
-            f"{type(model).__name__} has no feed-forward layer that awn knows; see awn.convert.add_rule."
-        )
+        raise ArgumentError(f"{type(model).__name__} has no feed-forward layer that awn knows; see awn.adapt.add_rule.")
     return {paths[hidden.producers[0]]: hidden for hidden in found}
 
 
