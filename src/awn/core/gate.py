@@ -48,6 +48,8 @@ class Gate:
     def on(self, weight: Tensor) -> Tensor:
         """The weight times the importance of the units that it reads."""
         importance = self.importance(weight)
+        if importance.is_meta != weight.is_meta:  # a loader has filled one of the two so far: only shapes are known
+            return torch.empty_like(weight, device="meta")
         trailing = weight.dim() - 1 - self.dim
         return weight * (importance.view(-1, *[1] * trailing) if trailing else importance)
 
