@@ -123,7 +123,9 @@ def test_a_prior_in_both_places_is_refused() -> None:
 def test_a_loss_with_another_prior_is_refused(prior: awn.Prior, n_samples: int) -> None:
     model = build("2 layers")
     inside(model)
-    with pytest.raises(ArgumentError, match=r"a weight decay of 0\.08 .* Give both the same prior and n_samples"):
+    with pytest.raises(
+        ArgumentError, match=r"a prior with weight_scale=0\.5 for 50 samples, but .* Give both the same"
+    ):
         awn.objective(torch.zeros(()), model, n_samples, prior=prior)
 
 

@@ -18,7 +18,6 @@ from torch.optim import Optimizer
 
 from awn.core.groups import WidthGroup
 from awn.core.initialise import GovernedAxes, active_inputs, draw_new_units
-from awn.core.width import know_importances
 from awn.errors import AwnError, ResizeError
 from awn.parallel.collectives import share_
 
@@ -64,7 +63,6 @@ def prepare(
         for group in groups:
             if group.name in moves:
                 group.width.set_units(moves[group.name].after, moves[group.name].capacity)
-        know_importances([group.width for group in groups])
         drawn = []
         if any(move.after > move.before for move in moves.values()):
             inputs = active_inputs(groups)

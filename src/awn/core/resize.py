@@ -18,7 +18,6 @@ from awn.core.gate import Gate, gates_of
 from awn.core.groups import WidthGroup, check_layers, non_finite_tensors, require_groups
 from awn.core.optimizers import Optimizers, check_optimizers, check_prior_decay, list_optimizers, warn_of_decay
 from awn.core.replace import Move, clear_slots_, commit_, prepare
-from awn.core.width import know_importances
 from awn.errors import ArgumentError, NonFiniteError
 from awn.parallel.collectives import check_in_step
 from awn.parallel.ddp import check_parallel, rewrap_, spare_
@@ -71,7 +70,6 @@ def resize_(
     moves = _plan(groups, targets, {}) if changed else {}
     _keep_in_step(model, groups, moves)
     if not changed:
-        know_importances([group.width for group in groups])
         return {}
     drifted = [(group, was, now) for group, was, (_, now) in zip(groups, stored, settled, strict=True) if was != now]
     for group, _, now in drifted:  # past a bound: back to it, before new units are drawn by their importance

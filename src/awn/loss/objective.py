@@ -11,7 +11,7 @@ from awn.basics.checks import check_units
 from awn.core.groups import non_finite_tensors, require_groups
 from awn.errors import ArgumentError, NonFiniteError
 from awn.loss.budget import Budget
-from awn.loss.prior import Prior, left_to_the_loss, weight_term
+from awn.loss.prior import Prior, is_left_to_optimizer, weight_term
 
 _DEFAULT_PRIOR = Prior()
 _TERMS = ("data", "weights", "width", "budget")
@@ -84,7 +84,9 @@ def _present_terms(
     width = prior.width_term(groups, time)
     found_terms = {
         "data": nll,
-        "weights": weight_term(left_to_the_loss(prior.weight_factors(model, groups, n_samples), groups)),
+        "weights": None
+        if is_left_to_optimizer(prior, groups, n_samples)
+        else weight_term(prior.weight_factors(model, groups, n_samples)),
         "width": None if width is None else width / n_samples,
         "budget": None if budget is None else budget.penalty(model, groups),
     }

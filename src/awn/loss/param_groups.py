@@ -75,5 +75,5 @@ def _mark_prior_(model: nn.Module, prior: Prior | None, n_samples: int | None) -
     factors = prior.weight_factors(model, groups, n_samples)
     if factors:
         for group in groups:
-            group.width.prior_decay = tuple(factors.get(weight, 0.0) for weight in group.weights())
+            group.width.prior_decay = (prior.weight_scale, n_samples)
     return factors

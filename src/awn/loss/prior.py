@@ -134,23 +134,20 @@ class Prior:
         return {weight: 1 / (scale**2 * n_samples) for weight, scale in scales.items()}
 
 
-def left_to_the_loss(
-    factors: Mapping[nn.Parameter, float], groups: Sequence[WidthGroup]
-) -> Mapping[nn.Parameter, float]:
-    """The factors without those that an optimizer applies as weight decay, which must be the same."""
-    if all(group.width.prior_decay is None for group in groups):
-        return factors
-    left = dict(factors)
-    for group in groups:
-        for weight, decay in zip(group.weights(), group.width.prior_decay or (), strict=False):
-            factor = left.pop(weight, decay)  # a weight between two adaptive layers comes twice
-            if not math.isclose(factor, decay, rel_tol=1e-9):
-                raise ArgumentError(
-                    f"awn.param_groups gave the optimizer a weight decay of {decay:g} as the prior on the weights of "
-                    f"layer {group.name!r}, but this prior is a decay of {factor:g}. Give both the same prior and "
-                    "n_samples."
-                )
-    return left
+def is_left_to_optimizer(prior: Prior, groups: Sequence[WidthGroup], n_samples: int) -> bool:
+    """Whether an optimizer applies the prior on the weights, which must then be the same prior."""
+    given = groups[0].width.prior_decay
+    if any(group.width.prior_decay != given for group in groups):
+        raise ArgumentError(
+            "an optimizer applies the prior on the weights of some adaptive layers only. Call awn.param_groups again, "
+            "on the whole model, and build the optimizer from its groups."
+        )
+    if given is not None and given != (prior.weight_scale, n_samples):
+        raise ArgumentError(
+            f"awn.param_groups gave the optimizer a prior with weight_scale={given[0]} for {given[1]} samples, but "
+            f"this loss has weight_scale={prior.weight_scale} and {n_samples} samples. Give both the same."
+        )
+    return given is not None
 
 
 def weight_term(factors: Mapping[nn.Parameter, float]) -> Tensor | None:

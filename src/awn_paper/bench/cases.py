@@ -21,10 +21,13 @@ from awn.core.importance import Exponential
 from awn.core.resize import resize_
 from awn.core.width import Width
 from awn.loss.objective import objective
+from awn.loss.param_groups import param_groups
+from awn.loss.prior import Prior
 from awn.nn.mlp import AdaptiveMLP
 
 # Small enough that no width changes by itself while it is timed.
 _LEARNING_RATE = 1e-6
+_SAMPLES = 10_000
 
 
 @dataclass(frozen=True)
@@ -47,8 +50,9 @@ class Case:
 
 
 def adam(model: nn.Module) -> Optimizer:
-    """Fused Adam, for both kinds of network."""
-    return torch.optim.Adam(model.parameters(), lr=_LEARNING_RATE, fused=True)
+    """Fused Adam, which for learned widths applies the default prior on the weights, as `awn.training.fit` has it."""
+    prior: dict[str, Any] = {"prior": Prior(), "n_samples": _SAMPLES} if find_groups(model) else {}
+    return torch.optim.Adam(param_groups(model, _LEARNING_RATE, **prior), fused=True)
 
 
 def fixed_step(model: nn.Module, optimizer: Optimizer, x: Tensor, y: Tensor) -> Work:
@@ -69,7 +73,7 @@ def adaptive_step(model: nn.Module, optimizer: Optimizer, x: Tensor, y: Tensor, 
     turns = itertools.cycle([[_asks_for(width, width.units - less) for width in widths] for less in (1, 0)])
 
     def step() -> None:
-        loss = objective(_loss(model, x, y), model, n_samples=10_000)
+        loss = objective(_loss(model, x, y), model, n_samples=_SAMPLES)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
