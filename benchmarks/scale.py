@@ -94,9 +94,9 @@ def step_cost(width: int, layers: int, samples: int, repeats: int) -> dict[str, 
 
 def change_peak(model: awn.AdaptiveMLP, optimizer: torch.optim.Optimizer) -> int:
     """The peak of all layers growing beyond their capacity at once."""
-    beyond = {group.name: group.width.capacity + 1 for group in awn.find_groups(model)}
+    beyond = {group.name: group.width.capacity + 1 for group in awn.advanced.find_groups(model)}
     optimizer.zero_grad()
-    return peak_of(lambda: awn.set_units_(model, beyond, optimizer), model, optimizer)
+    return peak_of(lambda: awn.advanced.set_units_(model, beyond, optimizer), model, optimizer)
 
 
 def still(model: nn.Module) -> torch.optim.Optimizer:
@@ -162,13 +162,13 @@ def rank_cost(rank: int, store: str, number: int, width: int, repeats: int, answ
     bare, other = make(width, layers=1)
     model, plain = DistributedDataParallel(bare), DistributedDataParallel(other)
     optimizer = still(bare)
-    learned = awn.find_groups(bare)[0].width
+    learned = awn.advanced.find_groups(bare)[0].width
 
     def there_and_back(units: int, *, capacities: bool) -> Callable[[], None]:
         def call() -> None:
             for wanted in (units, width):
                 room = {"hidden.0": learned.capacity_for(wanted)} if capacities else None
-                awn.set_units_(model, {"hidden.0": wanted}, optimizer, capacities=room)
+                awn.advanced.set_units_(model, {"hidden.0": wanted}, optimizer, capacities=room)
 
         return call
 

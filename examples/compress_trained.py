@@ -54,7 +54,7 @@ def main() -> None:
     adaptive = copy.deepcopy(trained)
     awn.adapt_(adaptive, preserve=True)
     rows = [("trained, fixed", UNITS, accuracy(trained, test)), ("converted", UNITS, accuracy(adaptive, test))]
-    budget = awn.Budget(units=KEPT)
+    budget = awn.Budget(max_units=KEPT)
     # Ten times the learning rate for ν, so that the network is small soon and has time to learn at that size.
     train(adaptive, learn, steps=options.steps, seed=1, width_lr=1e-2, budget=budget, title="fine-tuned to a budget")
     units = sum(awn.widths(adaptive).values())

@@ -76,7 +76,7 @@ def train(seed: int, epochs: int, patience: int, folder: Path) -> dict[str, Any]
                 "validation_accuracy": accuracy(model, data.validation),
                 "widths": awn.widths(model),
             }
-            history.append({**row, **loss.terms()})
+            history.append({**row, "loss": loss.item()})
             display.show(history[-1])
             # Of equally good epochs the last: its layers have had more time to find their width.
             if row["validation_accuracy"] >= best_accuracy:
@@ -96,7 +96,7 @@ def train(seed: int, epochs: int, patience: int, folder: Path) -> dict[str, Any]
         "test_accuracy": accuracy(model, data.test),
         "widths": awn.widths(model),
         "total_width": sum(awn.widths(model).values()),
-        "parameters": awn.count_parameters(model),
+        "parameters": awn.advanced.count_parameters(model),
         "seconds": round(time.perf_counter() - started, 1),
     }
 
@@ -129,7 +129,7 @@ class Display:
             self.progress.advance(self.task)
             table = Table("accuracy", "loss", *row["widths"], "total", title="SpiralHard: units in each layer")
             units = row["widths"].values()
-            numbers = (f"{row['validation_accuracy']:.1%}", f"{row['data']:.3f}", *units, sum(units))
+            numbers = (f"{row['validation_accuracy']:.1%}", f"{row['loss']:.3f}", *units, sum(units))
             table.add_row(*map(str, numbers))
             self.live.update(Group(table, self.progress))
         elif row["epoch"] % 10 == 0:

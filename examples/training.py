@@ -71,7 +71,7 @@ def train(
     title: str = "training",
 ) -> None:
     """An ordinary loop; what is different for an adaptive model stands in the three lines with a comment."""
-    adaptive = bool(awn.find_groups(model))
+    adaptive = bool(awn.advanced.find_groups(model))
     optimizer = torch.optim.Adam(awn.param_groups(model, lr=lr, width_lr=width_lr))  # 1
     shuffling = torch.Generator().manual_seed(seed)
     model.train()
@@ -79,7 +79,7 @@ def train(
         rows = torch.randint(len(data.y), (batch_size,), generator=shuffling)
         loss = loss_of(model, data.rows(rows))
         if adaptive:
-            loss = awn.objective(loss, model, n_samples=len(data.y), budget=budget).total  # 2
+            loss = awn.objective(loss, model, n_samples=len(data.y), budget=budget)  # 2
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -116,7 +116,7 @@ def compare(
     train_data, test_data = (some(part, options.rows) for part in data)
     torch.manual_seed(options.seed)
     adaptive = make()
-    if awn.find_groups(adaptive):
+    if awn.advanced.find_groups(adaptive):
         fixed = awn.finalize(adaptive)
     else:
         fixed = copy.deepcopy(adaptive)
@@ -133,7 +133,7 @@ def compare(
         "before": before,
         "after": awn.widths(adaptive),
         "parameters_fixed": sum(parameter.numel() for parameter in fixed.parameters()),
-        "parameters_adaptive": awn.count_parameters(adaptive),
+        "parameters_adaptive": awn.advanced.count_parameters(adaptive),
     }
     write(row, options)
     return adaptive

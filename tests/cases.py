@@ -65,6 +65,23 @@ STATE_KEYS: dict[str, set[str]] = {
 BLOCKS = (1, 32)
 
 
+def pairwise(*factors: Iterable[Any]) -> list[tuple[Any, ...]]:
+    """Some rows of the factors' product, in which every two values of two factors meet at least once.
+
+    Most faults need no more than two factors to come together, and a full product takes many times the time. Greedy,
+    and so always the same: the row that brings the most pairs that were not there yet, the first of equals.
+    """
+    rows = list(itertools.product(*map(list, factors)))
+    pairs = {row: set(itertools.combinations(enumerate(row), 2)) for row in rows}
+    missing = set().union(*pairs.values())
+    chosen = []
+    while missing:
+        best = max(rows, key=lambda row: len(pairs[row] & missing))
+        chosen.append(best)
+        missing -= pairs[best]
+    return sorted(chosen, key=rows.index)
+
+
 def build(case: str = "2 layers", *, units: int = 40, dtype: torch.dtype = torch.float64, **options: Any) -> Any:
     """A model of the table. With tanh no unit is ever dead, and new units count, so every weight has a gradient."""
     importance = options.pop("importance", awn.Exponential.for_units(units, scale="unit"))
@@ -81,7 +98,7 @@ def batch(model: nn.Module, samples: int = 16) -> tuple[Tensor, Tensor]:
 def loss_of(model: nn.Module, data: tuple[Tensor, Tensor] | None = None) -> Tensor:
     """The objective on a batch, on a fresh one unless it is given."""
     x, y = batch(model) if data is None else data
-    return awn.objective(F.mse_loss(model(x), y), model, n_samples=100).total
+    return awn.objective(F.mse_loss(model(x), y), model, n_samples=100)
 
 
 def train_step(model: nn.Module, optimizer: Optimizer, data: tuple[Tensor, Tensor] | None = None) -> Tensor:
@@ -95,8 +112,8 @@ def train_step(model: nn.Module, optimizer: Optimizer, data: tuple[Tensor, Tenso
 
 def move_widths_(model: nn.Module, units: int) -> dict[str, int]:
     """Have every layer's ν ask for a width, `units` for the first, one less for each one after it; returns them."""
-    asked = {group.name: max(1, units - number) for number, group in enumerate(awn.find_groups(model))}
-    for group in awn.find_groups(model):
+    asked = {group.name: max(1, units - number) for number, group in enumerate(awn.advanced.find_groups(model))}
+    for group in awn.advanced.find_groups(model):
         group.width.move_to_(asked[group.name])
     return asked
 
@@ -107,14 +124,10 @@ def layer_units(model: Any) -> list[int]:
     return learned * (len(model.hidden) // len(learned))
 
 
-def plain(name: str) -> str:
-    return name.replace("parametrizations.weight.original", "weight")
-
-
 def tensors_of(model: nn.Module) -> dict[str, Tensor]:
     """Every parameter and lasting buffer by the name it has in a plain model."""
     return {
-        plain(name): tensor
+        name: tensor
         for name, tensor in [*model.named_parameters(), *model.named_buffers()]
         if not name.endswith((".index", ".active"))
     }
@@ -186,7 +199,7 @@ def snapshot(model: nn.Module, *optimizers: Optimizer) -> dict[str, Any]:
         },
         "widths": {
             (group.name, option): getattr(group.width, option)
-            for group in awn.find_groups(model)
+            for group in awn.advanced.find_groups(model)
             for option in ("units", "capacity", "quantile", "min_units", "max_units", "block", "new_units")
         },
         "optimizers": [copy.deepcopy(optimizer.state_dict()) for optimizer in optimizers],
@@ -235,28 +248,28 @@ class Net(nn.Module):
 
 def adaptive_net(channels: int = 12, units: int = 20, *, block: int = 1) -> Net:
     """The same with learned widths, connected as a user would; it is built at the capacity the widths need."""
-    first = awn.Width(awn.Exponential.for_units(channels, scale="unit"), block=block, new_units="rescaled")
-    second = awn.Width(awn.PowerLaw.for_units(units, scale="unit"), block=block, new_units="rescaled")
+    first = awn.advanced.Width(awn.Exponential.for_units(channels, scale="unit"), block=block, new_units="rescaled")
+    second = awn.advanced.Width(awn.PowerLaw.for_units(units, scale="unit"), block=block, new_units="rescaled")
     net = Net(first.capacity, second.capacity)
     norm = [
-        awn.Axis(net.norm, name, 0, "producer", fill=fill, size_name="num_features")
+        awn.advanced.Axis(net.norm, name, 0, "producer", fill=fill, size_name="num_features")
         for name, fill in {"weight": 1.0, "bias": 0.0, "running_mean": 0.0, "running_var": 1.0}.items()
     ]
-    awn.connect_(
+    awn.advanced.connect_(
         first,
         [
-            awn.Axis(net.conv, "weight", 0, "producer", size_name="out_channels"),
-            awn.Axis(net.conv, "bias", 0, "producer"),
+            awn.advanced.Axis(net.conv, "weight", 0, "producer", size_name="out_channels"),
+            awn.advanced.Axis(net.conv, "bias", 0, "producer"),
             *norm,
-            awn.Axis(net.middle, "weight", 1, "consumer", repeat=2, size_name="in_features"),
+            awn.advanced.Axis(net.middle, "weight", 1, "consumer", repeat=2, size_name="in_features"),
         ],
     )
-    awn.connect_(
+    awn.advanced.connect_(
         second,
         [
-            awn.Axis(net.middle, "weight", 0, "producer", size_name="out_features"),
-            awn.Axis(net.middle, "bias", 0, "producer"),
-            awn.Axis(net.head, "weight", 1, "consumer", size_name="in_features"),
+            awn.advanced.Axis(net.middle, "weight", 0, "producer", size_name="out_features"),
+            awn.advanced.Axis(net.middle, "bias", 0, "producer"),
+            awn.advanced.Axis(net.head, "weight", 1, "consumer", size_name="in_features"),
         ],
     )
     return net

@@ -46,7 +46,7 @@ module = Regressor
 
 def callback() -> AdaptiveWidth:
     prior = awn.Prior(weight_scale=0.5, width_mean=0.3, width_scale=0.05)
-    return AdaptiveWidth(prior, awn.Budget(units=30, strength=0.01))
+    return AdaptiveWidth(prior, awn.Budget(max_units=30, strength=0.01))
 
 
 class Pushed(pl.Callback):
@@ -73,7 +73,7 @@ class Pushed(pl.Callback):
     def on_train_batch_end(self, trainer: pl.Trainer, pl_module: Any, *_: Any) -> None:
         if trainer.global_step > self._steps:
             self._steps = trainer.global_step
-            for group in awn.find_groups(pl_module):
+            for group in awn.advanced.find_groups(pl_module):
                 group.width.move_(group.width.log_nu.item() - 0.2 * math.cos(self._steps / 4))
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: Any) -> None:

@@ -1,4 +1,4 @@
-"""Processes that train together, and what they are asked to do; the tests are in test_distributed.py.
+"""Processes that train together, and what they are asked to do; the tests are in parallel/test_distributed.py.
 
 The processes stay from test to test, since each takes seconds to import torch. What they return is plain numbers.
 """
@@ -104,7 +104,7 @@ def loss_of(model: nn.Module, data: Data) -> Tensor:
     """The objective, with every term that has a gradient of its own."""
     prior = awn.Prior(weight_scale=0.5, width_mean=0.3, width_scale=0.05)
     nll = F.mse_loss(model(data.x), data.y)
-    return awn.objective(nll, model, n_samples=20, prior=prior, budget=awn.Budget(units=30, strength=0.01)).total
+    return awn.objective(nll, model, n_samples=20, prior=prior, budget=awn.Budget(max_units=30, strength=0.01))
 
 
 def train(
@@ -144,7 +144,7 @@ def train(
         gradients = flat({name: p.grad for name, p in bare.named_parameters() if p.grad is not None})
         before = list(bare.parameters())
         one.step()
-        for group in awn.find_groups(whole):  # a push, so that widths go up and down at nearly every step
+        for group in awn.advanced.find_groups(whole):  # a push, so that widths go up and down at nearly every step
             group.width.move_(group.width.log_nu.item() - 0.2 * math.cos(step / 4))
         resized = awn.resize_(whole, one)
         replaced += any(old is not new for old, new in zip(before, bare.parameters(), strict=True))
@@ -187,7 +187,7 @@ def built_apart(rank: int) -> None:
     """Rank 1 starts with another width in the same capacity, which DDP itself does not see."""
     bare = build(block=64)
     if rank == 1:
-        awn.set_units_(bare, {"hidden.0": 20}, None)
+        awn.advanced.set_units_(bare, {"hidden.0": 20}, None)
     model = DistributedDataParallel(bare)
     awn.resize_(model, torch.optim.Adam(model.parameters()))
 
@@ -227,12 +227,12 @@ def set_units_inside(rank: int) -> list[str]:
     for units in (13, 12):  # noticed at the second call
         loss_of(model, samples(4)).backward()
         try:
-            awn.set_units_(model.module, {"hidden.0": units}, None)
+            awn.advanced.set_units_(model.module, {"hidden.0": units}, None)
         except awn.AwnError as error:
             said.append(str(error))
     for units, capacity in ((14 + rank, 64), (14, 64 + 8 * rank)):
         try:
-            awn.set_units_(model, {"hidden.0": units}, None, capacities={"hidden.0": capacity})
+            awn.advanced.set_units_(model, {"hidden.0": units}, None, capacities={"hidden.0": capacity})
         except awn.AwnError as error:
             said.append(str(error))
     return said
@@ -293,7 +293,7 @@ def load_inside(rank: int) -> str:
     """A state dict of another capacity is loaded behind DDP's back; the error of the next forward."""
     model = DistributedDataParallel(build())
     wide = build()
-    awn.set_units_(wide, {"hidden.0": 40}, None)
+    awn.advanced.set_units_(wide, {"hidden.0": 40}, None)
     model.module.load_state_dict(wide.state_dict())
     with torch.no_grad():
         model.module(samples(4).x)  # by itself it is a model like any other
@@ -322,8 +322,8 @@ def load_through(rank: int, ranks: int) -> dict[str, list[float]]:
     whole: Any = DistributedDataParallel(build()) if ranks > 1 else build()
     optimizer = torch.optim.Adam(whole.parameters())
     wide = build()
-    awn.set_units_(wide, {"hidden.0": 40}, None, generator=torch.Generator().manual_seed(3))
-    awn.load_state_dict_(whole, wide.state_dict(), optimizer)
+    awn.advanced.set_units_(wide, {"hidden.0": 40}, None, generator=torch.Generator().manual_seed(3))
+    awn.advanced.load_state_dict_(whole, wide.state_dict(), optimizer)
     data = samples(12)
     loss_of(whole, Data(*(part.tensor_split(ranks)[rank] for part in data[:2]))).backward()
     bare = whole.module if ranks > 1 else whole
@@ -343,10 +343,10 @@ def everything_else(rank: int, folder: str) -> dict[str, Any]:
     return {
         "widths": awn.widths(model),
         "layers": [row.layer for row in awn.summary(model).layers],
-        "parameters": awn.count_parameters(model) == awn.count_parameters(bare),
+        "parameters": awn.advanced.count_parameters(model) == awn.advanced.count_parameters(bare),
         "prior": awn.objective(
             torch.zeros(()), model, 10, prior=awn.Prior(weight_scale={"hidden.*": 1.0, "output": None})
-        ).total.item(),
+        ).item(),
         "finalize": difference,
         "classes": [type(plain).__name__, type(awn.truncate(model, keep=0.5)).__name__],
         "saved": place.is_dir() and awn.widths(awn.load(place)),
@@ -395,16 +395,19 @@ def sharded(rank: int, ranks: int) -> list[str]:
     except ValueError as error:  # torch's own
         said.append(str(error))
     model = build()
-    learned = {group.width.log_nu for group in awn.find_groups(model)}
+    learned = {group.width.log_nu for group in awn.advanced.find_groups(model)}
     fully_shard(model, mesh=mesh, ignored_params=learned)
     optimizer = torch.optim.Adam(model.parameters())
     layers = nn.Sequential(nn.Linear(2, 24), nn.ReLU(), nn.Linear(24, 1))
     fully_shard(layers, mesh=mesh)
-    axes = [awn.Axis(layers[0], "weight", 0, "producer"), awn.Axis(layers[2], "weight", 1, "consumer")]
+    axes = [
+        awn.advanced.Axis(layers[0], "weight", 0, "producer"),
+        awn.advanced.Axis(layers[2], "weight", 1, "consumer"),
+    ]
     calls = (
         lambda: awn.resize_(model, optimizer),
-        lambda: awn.set_units_(model, {"hidden.0": 30}, optimizer),
-        lambda: awn.connect_(awn.Width(awn.Exponential.for_units(20)), axes),
+        lambda: awn.advanced.set_units_(model, {"hidden.0": 30}, optimizer),
+        lambda: awn.advanced.connect_(awn.advanced.Width(awn.Exponential.for_units(20)), axes),
         lambda: awn.objective(model(samples(4).x).sum(), model, 10),
         lambda: fit(model, samples(8), loss=lambda output, y, _: F.mse_loss(output, y), options=FitOptions(epochs=1)),
         lambda: awn.finalize(model),

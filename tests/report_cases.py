@@ -58,7 +58,7 @@ def _train(
         for rows in torch.randperm(len(x)).split(32):
             loss = awn.objective(likelihood(model(x[rows]), y[rows]), model, len(x), prior=awn.Prior(weight_scale=1.0))
             optimizer.zero_grad()
-            loss.total.backward()
+            loss.backward()
             optimizer.step()
             awn.resize_(model, optimizer)
         now = score(model, *held)
@@ -72,7 +72,7 @@ def _train(
                 "lr": 0.01,
                 "seconds": time.perf_counter() - started,
                 "widths": awn.widths(model),
-                "nu": {group.name: group.width.value for group in awn.find_groups(model)},
+                "nu": {group.name: group.width.value for group in awn.advanced.find_groups(model)},
                 "best": best,
             }
         )
@@ -82,7 +82,7 @@ def _train(
 def _report(
     model: Any, history: list[dict[str, Any]], x: Tensor, y: Tensor, task: Any, score_name: str, score: Score
 ) -> ReportData:
-    parameters = awn.count_parameters(model)
+    parameters = awn.advanced.count_parameters(model)
     seconds = sum(row["seconds"] for row in history)
     return ReportData(
         title="run",
@@ -95,7 +95,7 @@ def _report(
             ("time", f"{seconds:.1f} s"),
         ],
         history=history,
-        layers=[_curve(group) for group in awn.find_groups(model)],
+        layers=[_curve(group) for group in awn.advanced.find_groups(model)],
         truncation=[_truncated(model, keep, x, y, score) for keep in KEEPS],
         activations=_activations(model, x),
         settings={
@@ -110,7 +110,7 @@ def _report(
     )
 
 
-def _curve(group: awn.WidthGroup) -> LayerCurve:
+def _curve(group: awn.advanced.WidthGroup) -> LayerCurve:
     width = group.width
     places = torch.arange(width.units * 3 // 2, dtype=torch.float32)
     importance = width.family.importance(places, torch.tensor(width.value)).tolist()
@@ -122,12 +122,12 @@ def _truncated(model: Any, keep: float, x: Tensor, y: Tensor, score: Score) -> T
     started = time.perf_counter()
     found = score(small, x, y)
     latency = 1000 * (time.perf_counter() - started)
-    return TruncationPoint(keep, awn.widths(small), awn.count_parameters(small), found, latency)
+    return TruncationPoint(keep, awn.widths(small), awn.advanced.count_parameters(small), found, latency)
 
 
 def _activations(model: Any, x: Tensor) -> dict[str, dict[str, list[float]]]:
     found: dict[str, dict[str, list[float]]] = {}
-    for group in awn.find_groups(model):
+    for group in awn.advanced.find_groups(model):
         units = group.width.units
 
         def note(_: Any, args: tuple[Tensor, ...], name: str = group.name, units: int = units) -> None:

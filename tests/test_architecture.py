@@ -1,4 +1,7 @@
-"""The shape of the code itself: imports go one way, files and functions stay short, `import awn` stays light."""
+"""The shape of the code itself: imports go one way, functions stay short, `import awn` stays light.
+
+Every rule is one test over all files, which names whatever breaks it.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ import importlib
 import inspect
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -17,138 +21,104 @@ import pytest
 import awn
 from awn.errors import MissingExtraError
 
-PACKAGE = Path(awn.__file__).parent
+SOURCE = Path(awn.__file__).parents[1]
 
-# A module may import those before it in this list, and none after it. A new file takes a place here.
-CORE = [
+# A room imports rooms before it in this list, and none after it. A new room takes a place here and in docs/design.md.
+ROOMS = [
     "_version",
     "errors",
-    "names",
-    "example",
-    "distributed",
-    "importance",
-    "axis",
-    "width",
-    "gate",
-    "groups",
-    "initialise",
-    "optimizers",
-    "surgery",
-    "average",
-    "state",
-    "likelihood",
-    "prior",
-    "budget",
-    "objective",
-    "mlp",
-    "rnn",
+    "basics",
+    "datasets",
+    "parallel",
+    "core",
+    "loss",
     "nn",
-    "shrink",
-    "finalize",
-    "tree",
+    "adapt",
+    "smaller",
     "files",
-    "checkpoint",
-    "summary",
-    "provenance",
-]
-
-# Packages stand on the core, each on those before it. The front door, awn/__init__.py, opens the core.
-PACKAGES = [
-    "convert",
     "export",
     "training",
-    "lightning",
-    "huggingface",
+    "integrations",
     "report",
-    "workers",
-    "paper",
+    "runs",
     "tabular",
-    "bench",
     "cli",
-    "__main__",
 ]
 
-HEAVY = [
-    "safetensors",
-    "sklearn",
-    "pandas",
-    "rich",
-    "typer",
-    "plotly",
-    "matplotlib",
-    "lightning",
-    "transformers",
-    "accelerate",
-    "torch_geometric",
-    "optuna",
-    "ray",
-    "onnx",
-    "tensorboard",
-]
+# Modules that open the rooms to users. No room imports them. `__init__` comes first: the others may import awn.
+FRONT_DOOR = ["__init__", "advanced", "lightning", "huggingface", "__main__"]
 
 
 def modules() -> dict[str, Path]:
-    """Every module of the package by its name inside it: `groups`, `paper.synthetic`, `paper` for its __init__."""
+    """Every module of awn and awn_paper by its name; a package's is that of its __init__."""
     named = {}
-    for path in sorted(PACKAGE.rglob("*.py")):
-        parts = path.relative_to(PACKAGE).with_suffix("").parts
-        named[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
-    del named[""]
+    for package in ("awn", "awn_paper"):
+        for path in sorted((SOURCE / package).rglob("*.py")):
+            parts = path.relative_to(SOURCE).with_suffix("").parts
+            named[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
     return named
 
 
-def imports_of(path: Path, name: str) -> set[str]:
-    """The modules of the package that a file imports, wherever in it the import stands."""
-    known, found = modules(), set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        targets = []
+MODULES = modules()
+TREES = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in MODULES.items()}
+
+
+def imports_of(name: str) -> set[str]:
+    """The modules of awn and awn_paper that a module imports, wherever in it the import stands."""
+    found = set()
+    for node in ast.walk(TREES[name]):
+        targets: list[str] = []
         if isinstance(node, ast.Import):
             targets = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{name} has a relative import; write from awn… in full"
             targets = [f"{node.module}.{alias.name}" for alias in node.names]
         for target in targets:
-            if target.split(".")[0] != "awn":
-                continue
-            inside = target.removeprefix("awn").removeprefix(".")
-            while inside and inside not in known:
-                inside = inside.rpartition(".")[0]
-            found.add(inside)  # "" is the front door itself
-    return found - {name}
+            while target and target not in MODULES:
+                target = target.rpartition(".")[0]
+            found.add(target)
+    return found - {"", name}
 
 
-GRAPH = {name: imports_of(path, name) for name, path in modules().items()}
+GRAPH = {name: imports_of(name) for name in MODULES}
 
 
-def rank(name: str) -> int:
-    top = name.split(".")[0]
-    return CORE.index(top) if top in CORE else len(CORE) + PACKAGES.index(top)
+def room_of(name: str) -> str:
+    """The room of a module of awn; the modules of the front door are rooms of their own."""
+    return "__init__" if name == "awn" else name.split(".")[1]
+
+
+def in_awn(name: str) -> bool:
+    return name.split(".")[0] == "awn"
+
+
+# Imports
 
 
 def test_the_graph_sees_imports() -> None:
     """Facts about files that are known to import each other, so that an empty graph cannot pass."""
-    assert {"axis", "importance"} <= GRAPH["width"]
-    assert "surgery" in GRAPH["shrink"]
-    assert imports_of(PACKAGE / "__init__.py", "") >= {"mlp", "checkpoint", "likelihood"}
+    assert {"awn.core.axis", "awn.core.importance"} <= GRAPH["awn.core.width"]
+    assert "awn.core.resize" in GRAPH["awn.smaller.truncate"]
+    assert GRAPH["awn"] >= {"awn.nn.mlp", "awn.files.model_folder", "awn.loss.likelihood"}
+    assert "awn.training" in GRAPH["awn_paper.run"]
 
 
-@pytest.mark.parametrize("name", GRAPH)
-def test_every_module_has_its_place(name: str) -> None:
-    assert name.split(".")[0] in [*CORE, *PACKAGES], f"give {name} a place in the order, and say it in docs/design.md"
+def test_every_module_has_a_room() -> None:
+    homeless = [name for name in MODULES if in_awn(name) and room_of(name) not in [*ROOMS, *FRONT_DOOR]]
+    assert not homeless, f"no room in ROOMS: {homeless}"
 
 
-@pytest.mark.parametrize("name", GRAPH)
-def test_imports_go_one_way(name: str) -> None:
-    for other in GRAPH[name]:
-        if other == "":
-            assert name not in CORE, f"{name} imports the front door, which imports it"
-            continue
-        if name.split(".")[0] == other.split(".")[0]:
-            continue  # within a package, that there is no cycle is enough
-        assert rank(other) < rank(name), f"{name} imports {other}, which comes after it"
+def test_imports_go_one_way() -> None:
+    order = [*ROOMS, *FRONT_DOOR]
+    wrong = [
+        f"{name} imports {other}"
+        for name in filter(in_awn, MODULES)
+        for other in filter(in_awn, GRAPH[name])
+        if order.index(room_of(other)) > order.index(room_of(name))
+    ]
+    assert not wrong, "these imports go against the order of the rooms:\n" + "\n".join(wrong)
 
 
-def test_there_is_no_cycle() -> None:
+def test_there_is_no_cycle_of_modules() -> None:
     left = dict(GRAPH)
     while left:
         free = [name for name, needed in left.items() if not needed & left.keys()]
@@ -157,32 +127,19 @@ def test_there_is_no_cycle() -> None:
             del left[name]
 
 
-def test_the_core_does_not_import_packages() -> None:
-    for name, needed in GRAPH.items():
-        if name in CORE:
-            assert {other.split(".")[0] for other in needed} <= set(CORE), name
-    # The estimators are imported when they are first used; what `import awn` loads is tested below.
-    assert imports_of(PACKAGE / "__init__.py", "") - {"convert", "tabular", "tabular.estimators"} <= set(CORE)
+def test_awn_never_imports_awn_paper() -> None:
+    wrong = [name for name in filter(in_awn, MODULES) if not all(map(in_awn, GRAPH[name]))]
+    assert not wrong, f"these import awn_paper: {wrong}"
 
 
-@pytest.mark.parametrize(("name", "path"), modules().items(), ids=modules())
-def test_files_stay_short(name: str, path: Path) -> None:
-    assert len(path.read_text(encoding="utf-8").splitlines()) <= 400
-
-
-@pytest.mark.parametrize(("name", "path"), modules().items(), ids=modules())
-def test_functions_stay_short(name: str, path: Path) -> None:
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            assert node.end_lineno is not None
-            assert node.end_lineno - node.lineno < 60, (
-                f"{name}.{node.name} is {node.end_lineno - node.lineno + 1} lines"
-            )
-
-
-@pytest.mark.parametrize(("name", "path"), modules().items(), ids=modules())
-def test_every_file_says_what_it_is(name: str, path: Path) -> None:
-    assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+def test_imports_are_written_in_full() -> None:
+    wrong = [
+        f"{name}, line {node.lineno}"
+        for name, tree in TREES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.level
+    ]
+    assert not wrong, f"relative imports: {wrong}"
 
 
 IMPORTED = """
@@ -194,18 +151,20 @@ print(*sorted({name.split(".")[0] for name in set(sys.modules) - before}))
 """
 
 
-def test_importing_awn_loads_nothing_heavy() -> None:
+def test_importing_awn_loads_torch_and_nothing_else() -> None:
     """Nothing but itself and the standard library beyond what torch has loaded already."""
     child = subprocess.run([sys.executable, "-c", IMPORTED], capture_output=True, text=True, check=True, timeout=120)
     loaded = set(child.stdout.split())
     assert "awn" in loaded
-    assert not loaded & set(HEAVY)
     assert loaded - {"awn"} <= set(sys.stdlib_module_names)
 
 
 @pytest.mark.parametrize(
     ("module", "library", "extra"),
-    [("awn.lightning", "lightning.pytorch", "lightning"), ("awn.huggingface", "transformers", "transformers")],
+    [
+        ("awn.integrations.lightning", "lightning.pytorch", "lightning"),
+        ("awn.integrations.huggingface", "transformers", "transformers"),
+    ],
 )
 def test_a_missing_extra_is_named(module: str, library: str, extra: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, module, raising=False)
@@ -214,11 +173,67 @@ def test_a_missing_extra_is_named(module: str, library: str, extra: str, monkeyp
         importlib.import_module(module)
 
 
+# Files and functions
+
+
+def test_every_file_says_what_it_is() -> None:
+    silent = [name for name, tree in TREES.items() if not ast.get_docstring(tree)]
+    assert not silent, f"without a docstring: {silent}"
+
+
+def test_functions_stay_short() -> None:
+    lengths = {
+        f"{name}.{node.name}": (node.end_lineno or node.lineno) - node.lineno + 1
+        for name, tree in TREES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
+    long = {name: lines for name, lines in lengths.items() if lines > 60}
+    assert not long, f"longer than 60 lines: {long}"
+
+
+def defined_in(tree: ast.Module) -> Iterator[str]:
+    """The names of functions, classes and values at the top of a module."""
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            yield from (target.id for target in targets if isinstance(target, ast.Name))
+
+
+def test_no_private_name_is_dead() -> None:
+    """What starts with an underscore serves its own module: it is used there, or it goes."""
+    dead = []
+    for name, tree in TREES.items():
+        used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+        private = {one for one in defined_in(tree) if one.startswith("_") and not one.startswith("__")}
+        dead += [f"{name}.{one}" for one in sorted(private - used)]
+    assert not dead, f"nothing in its module uses {dead}"
+
+
+def test_nothing_pickles_or_runs_text() -> None:
+    wrong = []
+    for name, tree in TREES.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                imported = {alias.name for alias in node.names} | {getattr(node, "module", None)}
+                wrong += [f"{name} imports {one}" for one in imported & {"pickle", "dill", "cloudpickle", "joblib"}]
+            elif isinstance(node, ast.Call):
+                called = ast.unparse(node.func)
+                wrong += [f"{name} calls {called}"] if called in {"torch.load", "torch.save", "eval", "exec"} else []
+    assert not wrong, "\n".join(wrong)
+
+
 # The front door
 
 
+DOORS = [importlib.import_module(name) for name in ("awn", "awn.advanced") if name in MODULES]
+
+
 def public() -> dict[str, Any]:
-    names = {name: getattr(awn, name) for name in awn.__all__ if name != "__version__"}
+    """Every public name, and the functions of the modules among them."""
+    names = {name: getattr(door, name) for door in DOORS for name in door.__all__ if name != "__version__"}
     for module_name, module in list(names.items()):
         if isinstance(module, ModuleType):
             members = inspect.getmembers(module, inspect.isfunction)
@@ -228,40 +243,39 @@ def public() -> dict[str, Any]:
 
 
 def test_every_public_name_exists_once_and_in_order() -> None:
-    assert len(set(awn.__all__)) == len(awn.__all__)
-    assert list(awn.__all__) == sorted(awn.__all__)
+    listed = [name for door in DOORS for name in door.__all__]
+    assert len(set(listed)) == len(listed)
+    for door in DOORS:
+        assert list(door.__all__) == sorted(door.__all__)
+        own = {name for name, value in vars(door).items() if not isinstance(value, ModuleType)}
+        assert {name for name in own if not name.startswith("_")} <= set(door.__all__)
     assert isinstance(awn.__version__, str)
-    reexported = {name for name in vars(awn) if not name.startswith("_") and name not in modules()}
-    assert reexported <= set(awn.__all__)
 
 
-@pytest.mark.parametrize("name", public())
-def test_every_public_name_has_a_docstring(name: str) -> None:
-    documented = public()[name].__doc__
-    assert documented
-    assert len(documented.strip().splitlines()[0]) > 10
-    assert not documented.startswith(f"{name}("), "a docstring that dataclass made from the signature says nothing"
+def test_every_public_name_has_a_docstring() -> None:
+    found = {name: (value.__doc__ or "").strip() for name, value in public().items()}
+    # A docstring that dataclass made from the signature says nothing.
+    poor = [name for name, said in found.items() if len(said.split("\n")[0]) <= 10 or said.startswith(f"{name}(")]
+    assert found
+    assert not poor, f"without a docstring of their own: {poor}"
 
 
-@pytest.mark.parametrize("name", [name for name, value in public().items() if inspect.isfunction(value)])
-def test_every_public_function_has_an_example(name: str) -> None:
-    examples = doctest.DocTestParser().get_examples(public()[name].__doc__ or "")
-    assert examples, f"awn.{name} shows no example"
-    assert any(example.want for example in examples) or len(examples) > 1
+def test_every_public_function_has_an_example() -> None:
+    functions = {name: value for name, value in public().items() if inspect.isfunction(value)}
+    examples = {name: doctest.DocTestParser().get_examples(one.__doc__ or "") for name, one in functions.items()}
+    poor = [name for name, shown in examples.items() if len(shown) < 2 and not any(each.want for each in shown)]
+    assert functions
+    assert not poor, f"without an example that shows a result: {poor}"
 
 
-@pytest.mark.parametrize("name", [name for name, value in public().items() if inspect.isclass(value)])
-def test_every_public_method_has_a_docstring(name: str) -> None:
-    for method_name, method in vars(public()[name]).items():
-        if inspect.isfunction(method) and not method_name.startswith("_"):
-            assert method.__doc__, f"{name}.{method_name}"
-
-
-def test_no_pickle_anywhere_in_the_package() -> None:
-    for name, path in modules().items():
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Import | ast.ImportFrom):
-                imported = {alias.name for alias in node.names} | {getattr(node, "module", None)}
-                assert not imported & {"pickle", "dill", "cloudpickle", "joblib"}, name
-            called = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
-            assert called not in {"torch.load", "torch.save", "eval", "exec"}, f"{name} calls {called}"
+def test_every_public_method_has_a_docstring() -> None:
+    methods = {
+        f"{name}.{method_name}": method
+        for name, value in public().items()
+        if inspect.isclass(value)
+        for method_name, method in vars(value).items()
+        if inspect.isfunction(method) and not method_name.startswith("_")
+    }
+    silent = [name for name, method in methods.items() if not method.__doc__]
+    assert methods
+    assert not silent, f"without a docstring: {silent}"

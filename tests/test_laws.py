@@ -1,4 +1,4 @@
-"""The laws of the design, each over a table of models × optimizers × block sizes."""
+"""The laws of the design, each over a table of models, optimizers and block sizes, of which every two meet."""
 
 from __future__ import annotations
 
@@ -33,6 +33,7 @@ from cases import (
     batch,
     build,
     move_widths_,
+    pairwise,
     snapshot,
     tensors_of,
     train_step,
@@ -41,6 +42,10 @@ from cases import (
 every_model = pytest.mark.parametrize("case", MODELS)
 every_optimizer = pytest.mark.parametrize("optimizer_name", OPTIMIZERS)
 every_block = pytest.mark.parametrize("block", BLOCKS)
+models_optimizers_blocks = pytest.mark.parametrize(
+    ("case", "optimizer_name", "block"), pairwise(MODELS, OPTIMIZERS, BLOCKS)
+)
+models_scales_blocks = pytest.mark.parametrize(("case", "scale", "block"), pairwise(MODELS, ("mass", "unit"), BLOCKS))
 
 
 def trained(case: str, optimizer_name: str, block: int, *, units: int = 40, steps: int = 3, **options: Any) -> Any:
@@ -57,9 +62,7 @@ def trained(case: str, optimizer_name: str, block: int, *, units: int = 40, step
 # 1. Resizing to the same width changes nothing.
 
 
-@every_block
-@every_optimizer
-@every_model
+@models_optimizers_blocks
 def test_resizing_to_the_same_width_changes_nothing(case: str, optimizer_name: str, block: int) -> None:
     model, optimizer = trained(case, optimizer_name, block)
     before = snapshot(model, optimizer)
@@ -70,9 +73,7 @@ def test_resizing_to_the_same_width_changes_nothing(case: str, optimizer_name: s
 # 2. Shrinking keeps the leading units and their optimizer state bit for bit.
 
 
-@every_block
-@every_optimizer
-@every_model
+@models_optimizers_blocks
 def test_shrinking_keeps_leading_units_and_their_state(case: str, optimizer_name: str, block: int) -> None:
     model, optimizer = trained(case, optimizer_name, block, units=100)
     for units in (97, 60, 9):  # within the capacity, to its edge, and far below it
@@ -80,7 +81,7 @@ def test_shrinking_keeps_leading_units_and_their_state(case: str, optimizer_name
         layers = [asked.get(f"hidden.{number}", units) for number in range(len(model.hidden))]
         kept = active_parts(model, optimizer, shapes=active_shapes(model, layers))
         before = awn.widths(model)
-        assert awn.resize_(model, optimizer) == {name: awn.Resize(before[name], asked[name]) for name in asked}
+        assert awn.resize_(model, optimizer) == {name: awn.advanced.Resize(before[name], asked[name]) for name in asked}
         assert awn.widths(model) == asked
         assert_same(kept, active_parts(model, optimizer))
         assert_inert_is_zero(model, optimizer)
@@ -88,9 +89,7 @@ def test_shrinking_keeps_leading_units_and_their_state(case: str, optimizer_name
     assert kinds == {"value", *STATE_KEYS[optimizer_name]}
 
 
-@every_block
-@every_optimizer
-@every_model
+@models_optimizers_blocks
 def test_growing_keeps_all_units_and_starts_new_ones_with_no_state(case: str, optimizer_name: str, block: int) -> None:
     model, optimizer = trained(case, optimizer_name, block)
     for units in (48, 90):  # within the capacity, and beyond it
@@ -114,9 +113,7 @@ def test_growing_keeps_all_units_and_starts_new_ones_with_no_state(case: str, op
 # 3. Growing with new_units="zero" leaves the output unchanged.
 
 
-@every_block
-@pytest.mark.parametrize("scale", ["mass", "unit"])
-@every_model
+@models_scales_blocks
 def test_growing_with_zero_units_leaves_the_output_unchanged(case: str, scale: Any, block: int) -> None:
     family = awn.Exponential.for_units(40, scale=scale)
     model, optimizer = trained(case, "Adam", block, importance=family, new_units="zero")
@@ -124,7 +121,7 @@ def test_growing_with_zero_units_leaves_the_output_unchanged(case: str, scale: A
     x, _ = batch(model)
     for units in (45, 200):
         before = model(x)
-        assert awn.set_units_(model, dict.fromkeys(awn.widths(model), units), optimizer) != {}
+        assert awn.advanced.set_units_(model, dict.fromkeys(awn.widths(model), units), optimizer) != {}
         torch.testing.assert_close(model(x), before, rtol=1e-12, atol=1e-13)
         incoming = tensors_of(model)["hidden.0.weight"][units - 1]
         assert incoming.any(), "the new units must be able to learn"
@@ -145,9 +142,7 @@ def test_a_resize_with_zero_units_changes_the_output_no_more_than_nu_itself(case
 # 4. The step after a resize reaches every parameter, with the previous loss still alive.
 
 
-@every_block
-@every_optimizer
-@every_model
+@models_optimizers_blocks
 def test_the_step_after_a_resize_reaches_every_parameter(case: str, optimizer_name: str, block: int) -> None:
     model, optimizer = trained(case, optimizer_name, block)
     loss = train_step(model, optimizer)
@@ -188,9 +183,7 @@ def test_units_that_start_unread_are_reached_by_the_second_step(case: str, block
 # 5. finalize(m)(x) equals m(x).
 
 
-@every_block
-@pytest.mark.parametrize("scale", ["mass", "unit"])
-@every_model
+@models_scales_blocks
 def test_finalize_equals_the_model(case: str, scale: Any, block: int) -> None:
     family = awn.Exponential.for_units(40, scale=scale)
     model, optimizer = trained(case, "Adam", block, importance=family)
@@ -299,16 +292,16 @@ class Run:
         return {
             "model": dict(self.model.state_dict()),
             "widths": awn.widths(self.model),
-            "capacities": [group.width.capacity for group in awn.find_groups(self.model)],
+            "capacities": [group.width.capacity for group in awn.advanced.find_groups(self.model)],
             "optimizer": self.optimizer.state_dict(),
             "scheduler": self.scheduler.state_dict(),
             "random": torch.get_rng_state(),
         }
 
 
-@every_block
-@every_optimizer
-@pytest.mark.parametrize("case", ["batch norm", "dropout", "shared width"])
+@pytest.mark.parametrize(
+    ("case", "optimizer_name", "block"), pairwise(("batch norm", "dropout", "shared width"), OPTIMIZERS, BLOCKS)
+)
 def test_a_resumed_run_equals_the_uninterrupted_one(case: str, optimizer_name: str, block: int, tmp_path: Path) -> None:
     path = tmp_path / "run.safetensors"
     whole = Run(case, optimizer_name, block, seed=0)
@@ -412,19 +405,21 @@ FAMILIES = {
 }
 
 
-@every_block
-@pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
-@pytest.mark.parametrize("case", [case for case in MODELS if case != "dropout"])  # it has another loss at each look
-def test_gradients_of_nu_equal_a_finite_difference_of_the_loss(case: str, family: Any, block: int) -> None:
+@pytest.mark.parametrize(
+    ("case", "name", "block"),
+    pairwise([case for case in MODELS if case != "dropout"], FAMILIES, BLOCKS),  # it has another loss at each look
+)
+def test_gradients_of_nu_equal_a_finite_difference_of_the_loss(case: str, name: str, block: int) -> None:
+    family = FAMILIES[name]
     model = build(case, block=block, importance=family)
     x, y = batch(model)
     prior = awn.Prior(weight_scale=3.0, width_mean=family.start * 1.5, width_scale=family.start)
 
     def loss() -> Tensor:
-        return awn.objective(F.mse_loss(model(x), y), model, n_samples=10, prior=prior).total
+        return awn.objective(F.mse_loss(model(x), y), model, n_samples=10, prior=prior)
 
     loss().backward()
-    for group in awn.find_groups(model):
+    for group in awn.advanced.find_groups(model):
         log_nu = group.width.log_nu
         assert log_nu.grad is not None
         at = log_nu.item()
@@ -444,7 +439,7 @@ def test_training_moves_the_widths_by_gradients_alone(block: int) -> None:
     for _ in range(20):
         train_step(model, optimizer)
         awn.resize_(model, optimizer)
-        for group in awn.find_groups(model):
+        for group in awn.advanced.find_groups(model):
             assert group.width.units == math.ceil(math.log(10) / group.width.nu.item())  # S(x) = 0.1 there
     assert 40 not in awn.widths(model).values()
 
@@ -455,13 +450,13 @@ def test_the_laws_hold_for_a_network_written_by_hand() -> None:
     optimizer = torch.optim.Adam(net.parameters(), lr=0.02)
     losses = [train_step(net, optimizer)]
     for channels, units in ((7, 33), (15, 5), (15, 40)):
-        for group, number in zip(awn.find_groups(net), (channels, units), strict=True):
+        for group, number in zip(awn.advanced.find_groups(net), (channels, units), strict=True):
             group.width.move_to_(number)
-        old = net.middle.parametrizations.weight.original
+        old = net.middle._parameters["weight"]
         average = optimizer.state[old]["exp_avg"]
         awn.resize_(net, optimizer)
 
-        new = net.middle.parametrizations.weight.original
+        new = net.middle._parameters["weight"]
         assert new.shape == (units, 2 * channels)
         assert (net.conv.out_channels, net.norm.num_features) == (channels, channels)
         assert (net.middle.in_features, net.middle.out_features, net.head.in_features) == (2 * channels, units, units)

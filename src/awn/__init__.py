@@ -1,36 +1,39 @@
-"""awn: neural networks that learn the width of their layers while they train."""
+"""awn: neural networks that learn the width of their layers while they train.
+
+The front door. Every name is imported when it is first used, so that `awn --help` need not wait for torch.
+"""
 
 import importlib as _importlib
 import typing as _typing
 
-from awn import nn
 from awn._version import __version__
-from awn.adapt import adapt_
-from awn.core.average import follow_widths_
-from awn.core.axis import Axis
-from awn.core.count import count_parameters
-from awn.core.groups import WidthGroup, connect_, find_groups
-from awn.core.importance import Exponential, Importance, PowerLaw, Sigmoid
-from awn.core.resize import Resize, resize_, set_units_
-from awn.core.state import load_state_dict_
-from awn.core.summary import summary, widths
-from awn.core.width import Width
-from awn.errors import AwnError
-from awn.files.model_folder import load, save
-from awn.files.run_file import resume_run_, save_run
-from awn.loss import likelihood
-from awn.loss.budget import Budget
-from awn.loss.objective import Objective, objective
-from awn.loss.param_groups import param_groups
-from awn.loss.prior import Anneal, Prior
-from awn.nn.mlp import AdaptiveMLP
-from awn.smaller.activations import activation_magnitudes, unit_activations
-from awn.smaller.finalize import finalize
-from awn.smaller.remove import remove_units
-from awn.smaller.truncate import compress, truncate
 
 if _typing.TYPE_CHECKING:
-    from awn.tabular.estimators import AdaptiveClassifier, AdaptiveRegressor
+    from awn import nn as nn
+    from awn.adapt.adapt import adapt_ as adapt_
+    from awn.core.importance import Exponential as Exponential
+    from awn.core.importance import PowerLaw as PowerLaw
+    from awn.core.importance import Sigmoid as Sigmoid
+    from awn.core.resize import resize_ as resize_
+    from awn.core.summary import summary as summary
+    from awn.core.summary import widths as widths
+    from awn.errors import AwnError as AwnError
+    from awn.files.model_folder import load as load
+    from awn.files.model_folder import save as save
+    from awn.files.run_file import resume_run_ as resume_run_
+    from awn.files.run_file import save_run as save_run
+    from awn.loss import likelihood as likelihood
+    from awn.loss.budget import Budget as Budget
+    from awn.loss.objective import objective as objective
+    from awn.loss.param_groups import param_groups as param_groups
+    from awn.loss.prior import Anneal as Anneal
+    from awn.loss.prior import Prior as Prior
+    from awn.nn.mlp import AdaptiveMLP as AdaptiveMLP
+    from awn.smaller.finalize import finalize as finalize
+    from awn.smaller.truncate import compress as compress
+    from awn.smaller.truncate import truncate as truncate
+    from awn.tabular.estimators import AdaptiveClassifier as AdaptiveClassifier
+    from awn.tabular.estimators import AdaptiveRegressor as AdaptiveRegressor
 
 __all__ = [
     "AdaptiveClassifier",
@@ -38,53 +41,83 @@ __all__ = [
     "AdaptiveRegressor",
     "Anneal",
     "AwnError",
-    "Axis",
     "Budget",
     "Exponential",
-    "Importance",
-    "Objective",
     "PowerLaw",
     "Prior",
-    "Resize",
     "Sigmoid",
-    "Width",
-    "WidthGroup",
     "__version__",
-    "activation_magnitudes",
     "adapt_",
     "compress",
-    "connect_",
-    "count_parameters",
     "finalize",
-    "find_groups",
-    "follow_widths_",
     "likelihood",
     "load",
-    "load_state_dict_",
     "nn",
     "objective",
     "param_groups",
-    "remove_units",
     "resize_",
     "resume_run_",
     "save",
     "save_run",
-    "set_units_",
     "summary",
     "truncate",
-    "unit_activations",
     "widths",
 ]
 
-
-# Imported when they are first used: most need more than torch.
-_PARTS = ("bench", "convert", "export", "huggingface", "lightning", "paper", "tabular", "training")
+# Where each name lives.
+_HOMES = {
+    "AdaptiveClassifier": "awn.tabular.estimators",
+    "AdaptiveMLP": "awn.nn.mlp",
+    "AdaptiveRegressor": "awn.tabular.estimators",
+    "Anneal": "awn.loss.prior",
+    "AwnError": "awn.errors",
+    "Budget": "awn.loss.budget",
+    "Exponential": "awn.core.importance",
+    "PowerLaw": "awn.core.importance",
+    "Prior": "awn.loss.prior",
+    "Sigmoid": "awn.core.importance",
+    "adapt_": "awn.adapt.adapt",
+    "compress": "awn.smaller.truncate",
+    "finalize": "awn.smaller.finalize",
+    "load": "awn.files.model_folder",
+    "objective": "awn.loss.objective",
+    "param_groups": "awn.loss.param_groups",
+    "resize_": "awn.core.resize",
+    "resume_run_": "awn.files.run_file",
+    "save": "awn.files.model_folder",
+    "save_run": "awn.files.run_file",
+    "summary": "awn.core.summary",
+    "truncate": "awn.smaller.truncate",
+    "widths": "awn.core.summary",
+}
+# Modules that are used by their own names: `awn.training.fit`, `awn.advanced.connect_`.
+_MODULES = {
+    name: f"awn.{name}"
+    for name in (
+        "adapt",
+        "advanced",
+        "datasets",
+        "export",
+        "huggingface",
+        "lightning",
+        "loss",
+        "nn",
+        "tabular",
+        "training",
+    )
+} | {"likelihood": "awn.loss.likelihood"}
 
 
 def __getattr__(name: str) -> _typing.Any:
-    """The estimators, which need scikit-learn, and the parts `awn.export`, `awn.training`, …, when first used."""
-    if name in ("AdaptiveClassifier", "AdaptiveRegressor"):
-        return getattr(_importlib.import_module("awn.tabular.estimators"), name)
-    if name in _PARTS:
-        return _importlib.import_module(f"awn.{name}")
-    raise AttributeError(f"module 'awn' has no attribute {name!r}")
+    if name in _HOMES:
+        found = getattr(_importlib.import_module(_HOMES[name]), name)
+    elif name in _MODULES:
+        found = _importlib.import_module(_MODULES[name])
+    else:
+        raise AttributeError(f"module 'awn' has no attribute {name!r}")
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *_MODULES})

@@ -25,6 +25,10 @@ class ResizeError(AwnError, RuntimeError):
     """A change of width that cannot be made."""
 
 
+class GateError(AwnError, RuntimeError):
+    """A weight with a gate that is read or written in a way that a gate cannot follow."""
+
+
 class RankError(AwnError, RuntimeError):
     """Processes that are not in step, or share a model in a way that a change of width cannot follow."""
 

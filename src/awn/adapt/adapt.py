@@ -17,7 +17,7 @@ from awn.adapt.report import Adapted, Report, Skipped
 from awn.adapt.rules.recurrent import recurrent_layer
 from awn.adapt.trace import find_hidden
 from awn.core.axis import Axis
-from awn.core.groups import WIDTH_NAME, WidthGroup, check_connection, connect_, find_groups
+from awn.core.groups import WidthGroup, check_connection, connect_, disconnect_, find_groups
 from awn.core.importance import Exponential, Importance
 from awn.core.initialise import kaiming_plus_
 from awn.core.resize import set_units_
@@ -81,8 +81,8 @@ def adapt_(
     _connect_all_(model, plans)
     if redraw:
         _redraw_(find_groups(model))
-    for group in find_groups(model) if preserve else ():
-        preserve_(group)
+    if preserve:
+        preserve_(find_groups(model))
     follow_state_dicts_(model)
     return _report(model, skipped)
 
@@ -237,13 +237,9 @@ def _why_not(hidden: Hidden, ties: dict[Tensor, list[str]]) -> str | None:
             if parameter in ties:
                 return f"a weight is tied: {' is '.join(ties[parameter])}. Untie it, or leave the width fixed"
     try:
-        axes = hidden.axes()
-        check_connection(_width_of(hidden.units), axes)
+        check_connection(_width_of(hidden.units), hidden.axes())
     except AwnError as error:
         return str(error).rstrip(".")
-    for axis in axes:
-        if axis.stored_name not in (*axis.holder._parameters, *axis.holder._buffers):
-            return f"{axis} is computed anew at every forward, by pruning or an old weight norm. Remove that first"
     return None
 
 
@@ -269,20 +265,14 @@ def _plan(
 
 def _connect_all_(model: nn.Module, plans: Sequence[_Plan]) -> None:
     """Connect every width; after a failure the model is as it was."""
-    connected: list[_Plan] = []
-    order = {axis.module: list(axis.module._parameters) for plan in plans for axis in plan.axes}
     try:
         for plan in plans:
-            connected.append(plan)
             connect_(plan.width, plan.axes)
         wanted = {group.name: group.width.settle(group.width.log_nu.item())[0] for group in find_groups(model)}
-        set_units_(model, wanted, None)
+        set_units_(model, wanted)
     except BaseException:
-        for plan in reversed(connected):
-            _disconnect_(plan)
-        for module, names in order.items():  # what was parametrized has come back as the last
-            for name in names:
-                module._parameters[name] = module._parameters.pop(name)
+        for plan in reversed(plans):
+            disconnect_(plan.width, fold=False)
         raise
 
 
@@ -291,15 +281,6 @@ def _redraw_(groups: Sequence[WidthGroup]) -> None:
         group.width.amplitude = 1.0
         group.width.set_units(group.width.units, group.width.capacity)
     kaiming_plus_(groups)
-
-
-def _disconnect_(plan: _Plan) -> None:
-    for axis in plan.axes:
-        if axis.role == "consumer" and parametrize.is_parametrized(axis.module, axis.name):
-            parametrize.remove_parametrizations(axis.module, axis.name, leave_parametrized=False)
-    first = plan.axes[0].module
-    if first._modules.get(WIDTH_NAME) is plan.width:
-        delattr(first, WIDTH_NAME)
 
 
 def _report(model: nn.Module, skipped: Sequence[Skipped]) -> Report:

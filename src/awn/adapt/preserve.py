@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 
@@ -11,19 +13,21 @@ from awn.core.groups import WidthGroup
 _Norm = nn.modules.batchnorm._BatchNorm
 
 
-def preserve_(group: WidthGroup) -> None:
-    """Sort a layer's units by how much they count, and divide the weights that read them by their importance.
+def preserve_(groups: Sequence[WidthGroup]) -> None:
+    """Sort every layer's units by how much they count, and divide the weights that read them by their importance.
 
     The model then computes what it computed before, and its last units are those that are missed the least.
     """
     with torch.no_grad():
-        order = unit_strength(group).argsort(descending=True, stable=True)
-        importance = group.width.importance().detach()
-        for axis in group.axes:
-            entries = _entries(order, axis.repeat)
-            axis.tensor.copy_(axis.tensor.index_select(axis.dim, entries))
-            if axis.role == "consumer":
-                axis.tensor.div_(_along(importance.repeat_interleave(axis.repeat), axis).to(axis.tensor.dtype))
+        # All orders come first: dividing the weights that read one layer changes those that make the next one.
+        orders = [unit_strength(group).argsort(descending=True, stable=True) for group in groups]
+        for group, order in zip(groups, orders, strict=True):
+            importance = group.width.importance().detach()
+            for axis in group.axes:
+                entries = _entries(order, axis.repeat)
+                axis.tensor.copy_(axis.tensor.index_select(axis.dim, entries))
+                if axis.role == "consumer":
+                    axis.tensor.div_(_along(importance.repeat_interleave(axis.repeat), axis).to(axis.tensor.dtype))
 
 
 def unit_strength(group: WidthGroup) -> Tensor:
@@ -33,7 +37,7 @@ def unit_strength(group: WidthGroup) -> Tensor:
 
     >>> import awn
     >>> model = awn.AdaptiveMLP(2, 2, importance=awn.Exponential.for_units(3), block=1)
-    >>> unit_strength(awn.find_groups(model)[0]).shape
+    >>> unit_strength(awn.advanced.find_groups(model)[0]).shape
     torch.Size([3])
     """
     scales = [axis for axis in group.axes if isinstance(axis.module, _Norm) and axis.name == "weight"]

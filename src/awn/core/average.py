@@ -8,6 +8,7 @@ from torch.optim.swa_utils import AveragedModel
 
 from awn.core.count import active_shape, axes_by_tensor
 from awn.core.groups import require_groups
+from awn.core.initialise import generator_apart
 from awn.core.resize import Resize, set_units_
 from awn.errors import ArgumentError
 
@@ -21,8 +22,8 @@ def follow_widths_(average: nn.Module, model: nn.Module) -> dict[str, Resize]:
     >>> from torch.optim.swa_utils import get_ema_multi_avg_fn
     >>> model = awn.AdaptiveMLP(2, 2)
     >>> average = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(0.999))
-    >>> _ = awn.set_units_(model, {"hidden.0": 300}, optimizer=None)      # in a real run: resize_
-    >>> awn.follow_widths_(average, model)
+    >>> _ = set_units_(model, {"hidden.0": 300}, optimizer=None)      # in a real run: resize_
+    >>> follow_widths_(average, model)
     {'hidden.0': Resize(before=231, after=300)}
     >>> average.update_parameters(model)
     """
@@ -43,8 +44,7 @@ def follow_widths_(average: nn.Module, model: nn.Module) -> dict[str, Resize]:
         for (old, axes), (new, new_axes) in zip(axes_by_tensor(here).items(), sources.items(), strict=True)
     ]
     kept = [tensor[part].clone() for tensor, part in zip(axes_by_tensor(here), both, strict=True)]
-    # A generator apart: what is drawn here is about to be overwritten, and must not use up the run's random numbers.
-    apart = torch.Generator(next(copy.parameters()).device)
+    apart = generator_apart(copy)
     changed = set_units_(copy, units, None, capacities=capacities, generator=apart)
     with torch.no_grad():
         for tensor, source, part, old in zip(axes_by_tensor(here), sources, both, kept, strict=True):

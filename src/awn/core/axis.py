@@ -35,9 +35,7 @@ class Axis:
     def __post_init__(self) -> None:
         if self.role not in get_args(Role):
             raise ArgumentError(f"an axis's role is 'producer' or 'consumer', got {self.role!r}.")
-        tensor = getattr(self.module, self.name, None)
-        if not isinstance(tensor, Tensor):
-            raise ArgumentError(f"{self} is not a tensor, so it has no axis of units.")
+        tensor = self.tensor
         dims = tensor.dim()
         if not 0 <= self.dim < dims:
             raise ArgumentError(f"{self} has dimensions 0 to {dims - 1}, so dim={self.dim} is none of them.")
@@ -52,21 +50,17 @@ class Axis:
         return (self.size_name,) if isinstance(self.size_name, str) else self.size_name or ()
 
     @property
-    def holder(self) -> nn.Module:
-        """The module that stores the tensor: a parametrized tensor lives inside its parametrization."""
-        parametrizations = self.module._modules.get("parametrizations")
-        if isinstance(parametrizations, nn.ModuleDict) and self.name in parametrizations:
-            return parametrizations[self.name]
-        return self.module
-
-    @property
-    def stored_name(self) -> str:
-        """The tensor's name in its holder."""
-        return self.name if self.holder is self.module else "original"
-
-    @property
     def tensor(self) -> Tensor:
-        """The stored tensor: the weight before any gate."""
-        tensor = getattr(self.holder, self.stored_name)
-        assert isinstance(tensor, Tensor)
+        """The stored tensor: a weight before any gate."""
+        tensor: Tensor | None = self.module._parameters.get(self.name)
+        if tensor is None:
+            tensor = self.module._buffers.get(self.name)
+        if tensor is None:
+            computed = isinstance(getattr(self.module, self.name, None), Tensor)
+            raise ArgumentError(
+                f"{self} is computed from other tensors, by a parametrization such as weight norm or by pruning, so it "
+                "cannot be resized. Remove that first."
+                if computed
+                else f"{self} is not a tensor, so it has no axis of units."
+            )
         return tensor

@@ -1,116 +1,297 @@
-"""Gate: multiplies the weights that read a layer's units by the units' importance.
+"""Gates: the weight that reads a layer's units is multiplied by their importance wherever it is read.
 
-(f ⊙ h) Wᵀ = h (W · diag f)ᵀ, so the gate need not touch the activations: it is a parametrization of the
-weight that reads them. The model keeps its own modules and its own forward.
+(f ⊙ h) Wᵀ = h (W · diag f)ᵀ, so a gate need not touch the activations. A gated layer has a subclass of its own class,
+`GatedLinear` for `nn.Linear`, with a property in the weight's place: `layer.weight` is the product, and the raw
+Parameter stays in `layer._parameters["weight"]`, where optimizers, state dicts and DistributedDataParallel find it by
+its usual name. Changing `layer.__class__` gates a layer, and changing it back removes the gate.
 
-Only where a linear layer reads fewer numbers than its weight has are the inputs multiplied in the weight's place:
-the same by the equation above, in less time and memory.
+Three traps shaped this file:
+
+- An AttributeError inside a property makes Python fall back to `nn.Module.__getattr__`, which finds the raw weight.
+  `_read` turns it into another error.
+- `nn.Module.register_parameter` reads the property by `hasattr`, also in the middle of a resize, when sizes do not fit.
+  It and `reset_parameters` run as the plain class.
+- `nn.init` would write to a product, which is thrown away. The product's version counter shows it at the next read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.fx._symbolic_trace import is_fx_symbolic_tracing
 from torch.nn import functional as F
-from torch.nn.utils import parametrize
 
-from awn.core.axis import Axis
+from awn.basics.tracing import is_traced
 from awn.core.width import Width
+from awn.errors import ArgumentError, GateError
+from awn.parallel.sharded import refuse_sharded
+from awn.parallel.watch import Watch
 
 
-class Gate(nn.Module):
-    """The parametrization of a consumer's weight: every column times the importance of the unit that it reads."""
+@dataclass(eq=False)
+class Gate:
+    """Dimension `dim` of a weight reads the units of `width`, `repeat` entries per unit."""
 
-    def __init__(self, width: Width, axis: Axis) -> None:
-        super().__init__()
-        # In a tuple, so that the width is registered once, on its first producer, and not here again.
-        self._width = (width,)
-        self.dim = axis.dim
-        self.repeat = axis.repeat
+    width: Width
+    dim: int
+    repeat: int = 1
+    #: Notices a DistributedDataParallel that still holds Parameters which a resize has replaced.
+    watch: Watch | None = None
 
-    def forward(self, weight: Tensor) -> Tensor:
-        """The weight as the model uses it."""
-        importance = self.importance(weight.dtype)
-        if self.dim != weight.dim() - 1:
-            importance = importance.view(-1, *[1] * (weight.dim() - 1 - self.dim))
-        return weight * importance
+    def on(self, weight: Tensor) -> Tensor:
+        """The weight times the importance of the units that it reads."""
+        importance = self.importance(weight)
+        trailing = weight.dim() - 1 - self.dim
+        return weight * (importance.view(-1, *[1] * trailing) if trailing else importance)
 
-    def importance(self, dtype: torch.dtype) -> Tensor:
-        """The importance of everything that is read: of each unit, as often as it is repeated."""
-        importance = self._width[0].importance()
-        if importance.dtype != dtype:
-            importance = importance.to(dtype)
+    def importance(self, weight: Tensor) -> Tensor:
+        """The importance of every entry that the weight reads, in the weight's dtype."""
+        if self.watch is not None:
+            self.watch.look(weight)
+        if type(weight) is not nn.Parameter:
+            refuse_sharded([weight])
+        importance = self.width.importance()
+        if importance.dtype != weight.dtype:
+            importance = importance.to(weight.dtype)
         return importance if self.repeat == 1 else importance.repeat_interleave(self.repeat)
 
 
-def gate_(width: Width, axis: Axis) -> None:
-    """Put a gate on a consumer's weight. Its shape is known to fit, so torch need not run it to see."""
-    parametrize.register_parametrization(axis.module, axis.name, Gate(width, axis), unsafe=True)
-    # torch gives the module a class of its own, with a property in the weight's place.
-    gated = type(axis.module)
-    setattr(gated, axis.name, property(_reader(axis.name), getattr(gated, axis.name).fset))
-    if getattr(gated, "forward", None) is nn.Linear.forward:
-        gated.forward = _read_linear
+class Gated:
+    """The part that every gated class has besides the layer's own class."""
 
+    #: The layer's own class, to which it returns when its last gate is removed.
+    _plain: type[nn.Module]
+    #: Gates by the name of the weight that they are on.
+    _gates: dict[str, tuple[Gate, ...]]
+    _parameters: dict[str, nn.Parameter | None]
 
-def _reader(name: str) -> Callable[[nn.Module], Tensor]:
-    """What reads a gated weight. torch's own reader takes about a tenth of a small network's step to find the way.
+    def __delattr__(self, name: str) -> None:
+        """Refuse to delete a gated weight, which is how torch begins to parametrize or prune it."""
+        if name in self._gates:
+            self.__dict__.pop("_written", None)
+            raise GateError(
+                f"{name} of {self._plain.__name__} reads units of a learned width, so it cannot be deleted, pruned or "
+                "parametrized (weight norm, spectral norm). Call awn.finalize(model) first, and change its result."
+            )
+        super().__delattr__(name)
 
-    Nor does torch's, inside `parametrize.cached()`, tell a module from its deep copy.
-    """
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Pickle as the plain class does, and gate the copy: pickle could not find a gated class by its name."""
+        self._check_writes()
+        reduced: tuple[Any, ...] = tuple(super().__reduce_ex__(protocol))
+        make, arguments, *state = reduced
+        arguments = tuple(self._plain if argument is type(self) else argument for argument in arguments)
+        return (_make_gated, (tuple(self._gates), make, arguments), *state)
 
-    def read(module: nn.Module) -> Tensor:
-        if not parametrize._cache_enabled:
-            return _gated(module, name)
-        weight = parametrize._cache.get((id(module), name))
-        if weight is None:
-            weight = parametrize._cache[id(module), name] = _gated(module, name)
+    def _product(self, name: str) -> Tensor | None:
+        self._check_writes()
+        if "_products" in self.__dict__:  # inside read_once
+            return self.__dict__["_products"][name]  # type: ignore[no-any-return]
+        weight: Tensor | None = self._parameters.get(name)
+        for gate in self._gates[name] if weight is not None else ():
+            assert weight is not None
+            weight = gate.on(weight)
         return weight
 
-    return read
+    def _watch_writes(self, product: Tensor | None) -> None:
+        """Keep the version counter of a product that others may write to, and none of its memory."""
+        if type(product) is Tensor and not is_traced() and not product.is_inference():
+            written = product.detach()
+            written.data = product.new_empty(0)
+            self.__dict__["_written"] = written
+
+    def _check_writes(self) -> None:
+        if torch.compiler.is_compiling():
+            return
+        written = self.__dict__.pop("_written", None)
+        if written is not None and written._version:
+            raise GateError(
+                f"something such as torch.nn.init wrote to the weight of a {type(self).__name__}, which is computed at "
+                "every read, so the values were lost. Initialise the model before awn.adapt_, or write to the stored "
+                'weight, layer._parameters["weight"].'
+            )
 
 
-def _gated(module: nn.Module, name: str) -> Tensor:
-    parametrizations: Any = module._modules["parametrizations"]
-    held = parametrizations._modules[name]
-    weight: Tensor = held.original
-    for gate in held._modules.values():
-        weight = gate(weight) if gate._forward_pre_hooks else gate.forward(weight)
-    return weight
+def gate_(layer: nn.Module, width: Width, dim: int, name: str = "weight", repeat: int = 1) -> None:
+    """Gate the weight `name` of a layer, whose dimension `dim` reads the units of a width.
 
-
-def _read_linear(self: nn.Linear, inputs: Tensor) -> Tensor:
-    """The forward of a gated linear layer: gates whichever has fewer numbers, the inputs or the weight."""
-    held: Any = self._modules["parametrizations"]._modules["weight"]  # type: ignore[union-attr]
-    weight: Tensor = held.original
-    gates = list(held._modules.values())
-    inputs_are_few = (
-        type(inputs) is Tensor
-        and inputs.numel() < weight.numel()
-        and [gate.dim for gate in gates] == [1]
-        and not gates[0]._forward_pre_hooks
-        and not parametrize._cache_enabled
-        and not torch.compiler.is_compiling()  # which would bind the choice to the size of this batch
-    )
-    if inputs_are_few:
-        return F.linear(inputs * gates[0].importance(weight.dtype), weight, self.bias)
-    return F.linear(inputs, self.weight, self.bias)
-
-
-def remove_gate_(axis: Axis) -> None:
-    """Fold the importance into the weight, and leave a plain Parameter.
-
-    torch deletes the weight's property from the module's class, which a deep copy shares with its original: so the
-    module gets a class of its own first.
+    >>> layer, width = nn.Linear(3, 2), Width(Exponential.for_units(3, scale="unit"), block=1)
+    >>> raw = layer.weight
+    >>> gate_(layer, width, dim=1)
+    >>> layer
+    GatedLinear(in_features=3, out_features=2, bias=True)
+    >>> torch.equal(layer.weight, raw * width.importance()), layer._parameters["weight"] is raw
+    (True, True)
     """
-    shared = type(axis.module)
-    content = {name: value for name, value in vars(shared).items() if name not in ("__dict__", "__weakref__")}
-    axis.module.__class__ = type(shared.__name__, shared.__bases__, content)
-    parametrize.remove_parametrizations(axis.module, axis.name, leave_parametrized=True)
-    # torch puts the weight last; layers have it first, and optimizers number parameters by their order.
-    parameters = axis.module._parameters
-    for name in [name for name in parameters if name != axis.name]:
-        parameters[name] = parameters.pop(name)
+    check_gateable(layer, name)
+    gates = dict(gates_of(layer))
+    gates[name] = (*gates.get(name, ()), Gate(width, dim, repeat))
+    layer.__class__ = _gated_class(plain_class(layer), tuple(gates))
+    layer.__dict__["_gates"] = gates
+
+
+def ungate_(layer: nn.Module, width: Width) -> None:
+    """Remove the gates of a width from a layer; its raw weights stay as they are.
+
+    >>> layer, width = nn.Linear(3, 2), Width(Exponential.for_units(3), block=1)
+    >>> gate_(layer, width, dim=1)
+    >>> ungate_(layer, width)
+    >>> type(layer) is nn.Linear
+    True
+    """
+    if not isinstance(layer, Gated):
+        return
+    layer._check_writes()
+    left = {name: tuple(gate for gate in gates if gate.width is not width) for name, gates in layer._gates.items()}
+    left = {name: gates for name, gates in left.items() if gates}
+    plain: Any = layer._plain
+    layer.__class__ = _gated_class(plain, tuple(left)) if left else plain
+    if left:
+        layer.__dict__["_gates"] = left
+    else:
+        for attribute in ("_gates", "_written"):
+            layer.__dict__.pop(attribute, None)
+
+
+def gates_of(layer: nn.Module) -> dict[str, tuple[Gate, ...]]:
+    """The gates of a layer, by the name of the weight that they are on.
+
+    >>> gates_of(nn.Linear(3, 2))
+    {}
+    """
+    return layer._gates if isinstance(layer, Gated) else {}
+
+
+def plain_class(layer: nn.Module) -> type[nn.Module]:
+    """The class that a layer has without gates.
+
+    >>> plain_class(nn.Linear(3, 2))
+    <class 'torch.nn.modules.linear.Linear'>
+    """
+    return layer._plain if isinstance(layer, Gated) else type(layer)
+
+
+def check_gateable(layer: nn.Module, name: str) -> None:
+    """Refuse a weight that cannot be gated, with nothing changed."""
+    plain, weight = plain_class(layer), layer._parameters.get(name)
+    if weight is None or getattr(plain, name, None) is not None:
+        raise ArgumentError(
+            f"{plain.__name__}.{name} is not a stored Parameter: a parametrization such as weight norm, or pruning, "
+            "computes it from other tensors. Remove that first."
+        )
+    if nn.parameter.is_lazy(weight):
+        raise ArgumentError(f"{plain.__name__}.{name} is lazy: it has no shape yet. Run the model once first.")
+    if isinstance(layer, nn.RNNBase):
+        raise ArgumentError(
+            f"{plain.__name__} reads {name} from a list of its own and passes it to a fused kernel, where a gate has "
+            "no effect. Use awn.nn.AdaptiveRNN, or leave its width fixed."
+        )
+    if isinstance(layer, torch.jit.ScriptModule):
+        raise ArgumentError(f"{plain.__name__} is compiled by torch.jit.script. Make the model adaptive first.")
+    if getattr(layer, "sparse", False) or getattr(layer, "max_norm", None) is not None:
+        raise ArgumentError(
+            f"{plain.__name__} has sparse gradients, or renormalises its {name} in place (max_norm), neither of which "
+            "works on a product. Leave those options out."
+        )
+
+
+@contextmanager
+def read_once(model: nn.Module) -> Iterator[None]:
+    """Compute each gated weight of a model once, for a forward that reads it many times.
+
+    >>> layer, width = nn.Linear(3, 2), Width(Exponential.for_units(3), block=1)
+    >>> gate_(layer, width, dim=1)
+    >>> with read_once(layer):
+    ...     print(layer.weight is layer.weight)
+    True
+    """
+    # A compiler finds common subexpressions by itself.
+    layers = [] if torch.compiler.is_compiling() else [one for one in model.modules() if isinstance(one, Gated)]
+    layers = [layer for layer in layers if "_products" not in layer.__dict__]
+    for layer in layers:
+        layer.__dict__["_products"] = {name: layer._product(name) for name in layer._gates}
+    try:
+        yield
+    finally:
+        for layer in layers:
+            del layer.__dict__["_products"]
+
+
+# Values are weak, so that classes made inside a function can be collected.
+_classes: weakref.WeakValueDictionary[tuple[type, tuple[str, ...]], type] = weakref.WeakValueDictionary()
+
+
+def _gated_class(plain: type[nn.Module], names: tuple[str, ...]) -> Any:
+    """The one subclass of a layer's class that has a property in the place of each gated weight."""
+    if (gated := _classes.get((plain, names))) is not None:
+        return gated
+    # torch.fx recognises the layers of torch.nn, its leaves, by the module of their class.
+    content: dict[str, Any] = {"_plain": plain, "__module__": plain.__module__, "__doc__": plain.__doc__}
+    content |= {name: property(functools.partial(_read, name=name)) for name in names}
+    if plain.forward is nn.Linear.forward:
+        content["forward"] = _linear_forward
+    content |= {name: _as_plain(name) for name in ("reset_parameters", "register_parameter") if name in dir(plain)}
+    try:
+        metaclass: Any = type(plain)
+        gated = metaclass(f"Gated{plain.__name__}", (Gated, plain), content)
+    except TypeError as error:
+        raise ArgumentError(f"{plain.__name__} cannot be gated, because it allows no subclass: {error}") from error
+    _classes[plain, names] = gated
+    return gated
+
+
+def _make_gated(names: tuple[str, ...], make: Callable[..., nn.Module], arguments: tuple[Any, ...]) -> nn.Module:
+    """What unpickling calls: the state, with the gates in it, is set afterwards."""
+    layer = make(*arguments)
+    layer.__class__ = _gated_class(type(layer), names)
+    return layer
+
+
+def _as_plain(method: str) -> Callable[..., None]:
+    def call(self: Any, *arguments: Any, **named: Any) -> None:
+        gated, self.__class__ = type(self), self._plain
+        try:
+            getattr(self, method)(*arguments, **named)
+        finally:
+            self.__class__ = gated
+
+    return call
+
+
+def _read(layer: Any, name: str) -> Tensor | None:
+    """What `layer.weight` is to all who read it."""
+    if is_fx_symbolic_tracing():
+        raise GateError(
+            f"torch.fx would keep the present value of {name} as a constant. Trace the model before it becomes "
+            "adaptive, or trace awn.finalize(model)."
+        )
+    try:
+        product: Tensor | None = layer._product(name)
+    except AttributeError as error:
+        raise GateError(f"the gate of {name} failed: {error}") from error
+    layer._watch_writes(product)
+    return product
+
+
+def _linear_forward(self: Any, input: Tensor) -> Tensor:
+    """The forward of a gated linear layer: it scales the inputs or the weight, whichever has fewer entries."""
+    weight, gates = self._parameters["weight"], self._gates["weight"]
+    inputs_are_few = (
+        not is_traced()  # which would bind the choice to the size of this batch
+        and "_products" not in self.__dict__
+        and type(input) is Tensor
+        and len(gates) == 1
+        and gates[0].dim == 1
+        and input.numel() < weight.numel()
+    )
+    if not inputs_are_few:
+        return F.linear(input, self._product("weight"), self.bias)
+    self._check_writes()
+    return F.linear(input * gates[0].importance(weight), weight, self.bias)

@@ -5,16 +5,14 @@ Everything that changes, counts or saves widths is a loop over a model's groups;
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from awn.core.axis import Axis
-from awn.core.gate import Gate, gate_
+from awn.core.gate import check_gateable, gate_, gates_of, ungate_
 from awn.core.width import Width
 from awn.errors import ArgumentError
 from awn.parallel.sharded import refuse_sharded
@@ -44,10 +42,7 @@ class WidthGroup:
     def weights(self) -> Iterator[nn.Parameter]:
         """The weights and biases of the layers that make or read the units; norms are not among them."""
         for layer in dict.fromkeys(axis.module for axis in self.axes if axis.fill is None):
-            gated: Any = layer._modules.get("parametrizations")
-            holders = [layer] if gated is None else [layer, *gated._modules.values()]
-            for holder in holders:
-                yield from (weight for weight in holder._parameters.values() if weight is not None)
+            yield from (weight for weight in layer._parameters.values() if weight is not None)
 
 
 def find_groups(model: nn.Module) -> list[WidthGroup]:
@@ -69,7 +64,7 @@ def _collect_widths(module: nn.Module, path: str, found: dict[Width, str]) -> No
     for name, child in module._modules.items():
         if isinstance(child, Width):
             found.setdefault(child, path)
-        elif child is not None and child._modules and name != "parametrizations":
+        elif child is not None and child._modules:
             _collect_widths(child, f"{path}.{name}" if path else name, found)
 
 
@@ -97,9 +92,9 @@ def check_layers(groups: Sequence[WidthGroup], names: Iterable[str]) -> None:
 def connect_(width: Width, axes: Sequence[Axis]) -> None:
     """Give the axes one learned width: register it on the first producer, and gate every consumer.
 
-    The tensors must already have the width's capacity. Their weights stay as they are; the paper's start, which
-    allows for the importance, is drawn by `awn.core.initialise.kaiming_plus_(awn.find_groups(model))`. To have a plain
-    `model.load_state_dict` follow widths, call `awn.core.state.follow_state_dicts_(model)` once.
+    The tensors must already have the width's capacity. Their weights stay as they are. To draw them as the paper does,
+    which allows for the importance, call `awn.advanced.kaiming_plus_` on the model's groups. To have a plain
+    `model.load_state_dict` follow widths, call `awn.advanced.follow_state_dicts_(model)` once.
 
     >>> from awn import Exponential
     >>> from awn.core.axes import consumed_by, produced_by
@@ -118,7 +113,34 @@ def connect_(width: Width, axes: Sequence[Axis]) -> None:
             inert = (width.capacity - width.units) * axis.repeat
             axis.tensor.narrow(axis.dim, width.units * axis.repeat, inert).zero_()
     for axis in consumers:
-        gate_(width, axis)
+        gate_(axis.module, width, axis.dim, axis.name, axis.repeat)
+
+
+def disconnect_(width: Width, *, fold: bool) -> None:
+    """Undo `connect_`: layers get their own classes back, and keep their Parameters.
+
+    `fold=True` multiplies the importance into the weights that read the units, so that the layers compute the same as
+    before. `fold=False` leaves the weights as they are.
+
+    >>> import awn
+    >>> model = awn.AdaptiveMLP(2, 2)
+    >>> disconnect_(model.hidden[0].width, fold=True)
+    >>> type(model.output) is nn.Linear
+    True
+    """
+    folded = set()
+    for axis in width.axes:
+        if axis.role == "consumer":
+            gates = [gate for gate in gates_of(axis.module).get(axis.name, ()) if gate.width is width]
+            if fold and axis.tensor not in folded:  # layers may share a weight
+                folded.add(axis.tensor)
+                with torch.no_grad():
+                    for gate in gates:
+                        axis.tensor.copy_(gate.on(axis.tensor))
+            ungate_(axis.module, width)
+    if width.axes and width.axes[0].module._modules.get(WIDTH_NAME) is width:
+        delattr(width.axes[0].module, WIDTH_NAME)
+    width.axes = ()
 
 
 def _by_role(axes: Sequence[Axis]) -> tuple[list[Axis], list[Axis]]:
@@ -133,20 +155,16 @@ def check_connection(width: Width, axes: Sequence[Axis]) -> None:
     if not producers or not consumers:
         raise ArgumentError("a learned width needs a layer that makes its units and a layer that reads them.")
     for axis in (*producers, *consumers):
-        gates = list(axis.holder.children()) if axis.holder is not axis.module else []
-        if not all(isinstance(gate, Gate) for gate in gates):
-            raise ArgumentError(
-                f"{axis} is computed from other tensors by a parametrization such as weight norm, "
-                "so it cannot be resized. Remove that parametrization first."
-            )
         expected = width.capacity * axis.repeat
         if axis.tensor.shape[axis.dim] != expected:
             raise ArgumentError(
                 f"{axis} has {axis.tensor.shape[axis.dim]} entries along dimension {axis.dim}, "
                 f"but the width's capacity of {width.capacity} units needs {expected}."
             )
-        if axis.role == "consumer" and any(isinstance(gate, Gate) and gate.dim == axis.dim for gate in gates):
-            raise ArgumentError(f"{axis} already reads the units of a learned width along dimension {axis.dim}.")
+        if axis.role == "consumer":
+            check_gateable(axis.module, axis.name)
+            if any(gate.dim == axis.dim for gate in gates_of(axis.module).get(axis.name, ())):
+                raise ArgumentError(f"{axis} already reads the units of a learned width along dimension {axis.dim}.")
     places = [(axis.module, axis.name, axis.dim) for axis in (*producers, *consumers)]
     if len(set(places)) < len(places):
         raise ArgumentError("one dimension of a tensor is named twice among the axes.")
@@ -168,10 +186,9 @@ def check_connection(width: Width, axes: Sequence[Axis]) -> None:
 
 
 def tensor_names(model: nn.Module) -> dict[Tensor, str]:
-    """The name a person would use for each tensor of a model: without the parametrization's detour."""
+    """The name of each tensor of a model."""
     model = unwrapped(model)
-    named = [*model.named_parameters(), *model.named_buffers()]
-    return {tensor: plain_name(name) for name, tensor in named}
+    return {tensor: name for name, tensor in [*model.named_parameters(), *model.named_buffers()]}
 
 
 def non_finite_tensors(model: nn.Module) -> list[str]:
@@ -186,12 +203,3 @@ def is_width_entry(name: str) -> bool:
     (True, False)
     """
     return name.removesuffix(".log_nu").removesuffix("._extra_state").split(".")[-1] == WIDTH_NAME
-
-
-def plain_name(name: str) -> str:
-    """A tensor's path in the model as it was before a gate was put on it.
-
-    >>> plain_name("output.parametrizations.weight.original")
-    'output.weight'
-    """
-    return re.sub(r"parametrizations\.(\w+)\.original$", r"\1", name)

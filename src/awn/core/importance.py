@@ -99,7 +99,31 @@ class Importance(ABC):
     def relative_mass(self, index: Tensor, value: Tensor) -> Tensor:
         """f(j) / f(0)."""
         mass = self.mass(index, value)
-        return mass / mass[0]
+        return mass / mass[..., :1]
+
+    def slope(self, index: Tensor, value: Tensor, mass: Tensor) -> Tensor | None:
+        """The derivative of `mass` with respect to the value; None leaves it to autograd.
+
+        A family that states it in a closed form trains faster. `mass` is f at the same index and value.
+        """
+        return None
+
+    def importance_and_slope(self, index: Tensor, value: Tensor) -> tuple[Tensor, Tensor] | None:
+        """The importance and its derivative with respect to the value; None if the family states no slope.
+
+        `value` may be a column of values, for several layers at once.
+
+        >>> importance, slope = Exponential(scale="unit").importance_and_slope(torch.arange(3.0), torch.tensor([[0.5]]))
+        >>> slope
+        tensor([[-0.0000, -0.6065, -0.7358]])
+        """
+        mass = self.mass(index, value)
+        slope = self.slope(index, value, mass)
+        if slope is None or self.scale == "mass":
+            return None if slope is None else (mass, slope)
+        first, first_slope = mass[..., :1], slope[..., :1]
+        relative = mass / first
+        return relative, (slope - relative * first_slope) / first
 
     def width(self, quantile: float = 0.9, value: float | None = None) -> int:
         """The number of units that together hold the share `quantile` of the importance.
@@ -204,6 +228,10 @@ class Exponential(Importance):
         """e^(−rate·j)."""
         return torch.exp(-index * value)
 
+    def slope(self, index: Tensor, value: Tensor, mass: Tensor) -> Tensor:
+        """f(j) · (1/(e^rate − 1) − j)."""
+        return mass * (torch.expm1(value).reciprocal() - index)
+
 
 @dataclass(frozen=True)
 class PowerLaw(Importance):
@@ -238,6 +266,12 @@ class PowerLaw(Importance):
         """S(j) · (1 − ((x₀ + j)/(x₀ + j + 1))^(exponent − 1))."""
         step = torch.log1p(1 / (1 + self.saturation + index))
         return self.survival(index, value) * -torch.expm1((1 - value) * step)
+
+    def slope(self, index: Tensor, value: Tensor, mass: Tensor) -> Tensor:
+        """S(j + 1) · ln((x₀ + j + 1)/(x₀ + j)) − f(j) · ln(1 + j/x₀)."""
+        offset = 1 + self.saturation
+        beyond = self.survival(index + 1, value)
+        return beyond * torch.log1p(1 / (offset + index)) - mass * torch.log1p(index / offset)
 
 
 @dataclass(frozen=True)
@@ -282,6 +316,13 @@ class Sigmoid(Importance):
             return (straight + bend) / F.softplus(value / self.steepness)
         inside = torch.sigmoid((value - index - 1) / self.steepness) * math.expm1(1 / self.steepness)
         return torch.log1p(inside) / F.softplus(value / self.steepness)
+
+    def slope(self, index: Tensor, value: Tensor, mass: Tensor) -> Tensor:
+        """(σ((midpoint − j)/steepness) − σ((midpoint − j − 1)/steepness) − f(j) σ(midpoint/steepness)) / total."""
+        above, below = ((value - index - step) / self.steepness for step in (0, 1))
+        total = self.steepness * F.softplus(value / self.steepness)
+        change = torch.sigmoid(above) - torch.sigmoid(below)
+        return (change - mass * torch.sigmoid(value / self.steepness)) / total
 
 
 def round_up(soft_width: float) -> int:

@@ -45,7 +45,7 @@ def kaiming_plus_(groups: Sequence[WidthGroup], generator: torch.Generator | Non
 
     >>> import awn
     >>> model = awn.AdaptiveMLP(2, 2, hidden_layers=2)
-    >>> kaiming_plus_(awn.find_groups(model), generator=torch.Generator().manual_seed(0))
+    >>> kaiming_plus_(awn.advanced.find_groups(model), generator=torch.Generator().manual_seed(0))
     """
     inputs = active_inputs(groups)
     for tensor, axes in axes_by_tensor(groups).items():
@@ -92,6 +92,16 @@ def draw_new_units(
             values = _as_fresh(new, tensor, axes, inputs, generator)
         drawn.append((new, values))
     return drawn
+
+
+def generator_apart(model: nn.Module) -> torch.Generator | None:
+    """A generator for values that are about to be overwritten: drawing them must not use up the run's random numbers.
+
+    >>> generator_apart(nn.Linear(2, 2)).device
+    device(type='cpu')
+    """
+    device = next(model.parameters()).device
+    return None if device.type == "meta" else torch.Generator(device)
 
 
 def active_inputs(groups: Sequence[WidthGroup]) -> dict[nn.Module, int]:

@@ -7,12 +7,17 @@ from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
 from torch import Tensor, nn
-from torch.optim import LBFGS, Optimizer, Rprop
+from torch.optim import LBFGS, SGD, Adadelta, Adagrad, Adam, NAdam, Optimizer, RAdam, RMSprop, Rprop
 
 from awn.core.groups import WidthGroup, tensor_names
 from awn.errors import ArgumentError, OptimizerError
 
 Optimizers: TypeAlias = Optimizer | Iterable[Optimizer] | None
+
+# Marks a parameter group whose weight decay includes the prior on the weights.
+HAS_PRIOR = "has_weight_prior"
+# Optimizers that add weight decay to the gradient. Others shrink the weights apart from it, which is not a prior.
+_DECAY_IN_GRADIENT = (SGD, Adam, RMSprop, Adagrad, NAdam, RAdam, Adadelta)
 
 
 def list_optimizers(optimizer: Optimizers) -> list[Optimizer]:
@@ -48,7 +53,8 @@ def check_optimizers(model: nn.Module, tensors: Sequence[Tensor], optimizers: Se
         raise OptimizerError(
             f"The optimizer does not hold {tensor_names(model)[missing[0]]!r}; it was probably built before the layer "
             "became adaptive, or before a state dict of another width was loaded. Build it afterwards, or load with "
-            "awn.load_state_dict_(model, state, optimizer). Where several optimizers share the model, pass them all."
+            "awn.advanced.load_state_dict_(model, state, optimizer). If several optimizers share the model, pass them "
+            "all."
         )
     for optimizer in optimizers:
         for tensor in trained:
@@ -59,6 +65,32 @@ def check_optimizers(model: nn.Module, tensors: Sequence[Tensor], optimizers: Se
                         f"that is neither a number nor of the parameter's shape {tuple(tensor.shape)}, so it cannot "
                         "follow a change of width. Use an optimizer with state per weight, such as Adam or SGD."
                     )
+
+
+def check_prior_decay(groups: Sequence[WidthGroup], optimizers: Sequence[Optimizer]) -> None:
+    """The prior on the weights must be applied once: by the objective, or by the optimizer as weight decay."""
+    expected = any(group.width.prior_decay is not None for group in groups)
+    holding = [
+        (optimizer, options) for optimizer in optimizers for options in optimizer.param_groups if HAS_PRIOR in options
+    ]
+    if expected and not holding:
+        raise OptimizerError(
+            "awn.param_groups(…, prior=…) left the prior on the weights to an optimizer, but this one was not built "
+            "from those groups, so nothing would apply the prior. Build it from them, or call awn.param_groups again "
+            "without prior."
+        )
+    if holding and not expected:
+        raise OptimizerError(
+            "this optimizer applies the prior on the weights as weight decay, and the objective applies it too: "
+            "awn.param_groups was called again without prior. Build the optimizer from the latest groups."
+        )
+    for optimizer, options in holding:
+        if not isinstance(optimizer, _DECAY_IN_GRADIENT) or options.get("decoupled_weight_decay"):
+            raise OptimizerError(
+                f"{type(optimizer).__name__} decays weights apart from the gradient, or awn does not know how it does, "
+                "so its weight decay is not the prior on the weights. Use Adam or SGD, or leave prior out of "
+                "awn.param_groups: the objective then has the term."
+            )
 
 
 def _can_follow(value: Any, parameter: Tensor) -> bool:

@@ -10,11 +10,11 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from awn.core.count import axes_by_tensor
-from awn.core.groups import WIDTH_NAME, WidthGroup, find_groups, plain_name
+from awn.core.groups import WIDTH_NAME, WidthGroup, find_groups, tensor_names
+from awn.core.initialise import generator_apart
 from awn.core.optimizers import Optimizers, list_optimizers
 from awn.core.resize import set_units_
 from awn.errors import CheckpointError
@@ -29,7 +29,7 @@ def load_state_dict_(model: nn.Module, state: Mapping[str, Any], optimizer: Opti
     >>> import awn, torch
     >>> wide, narrow = awn.AdaptiveMLP(2, 2), awn.AdaptiveMLP(2, 2, importance=awn.Exponential.for_units(8))
     >>> optimizer = torch.optim.Adam(narrow.parameters())
-    >>> awn.load_state_dict_(narrow, wide.state_dict(), optimizer)
+    >>> load_state_dict_(narrow, wide.state_dict(), optimizer)
     >>> awn.widths(narrow)
     {'hidden.0': 231}
     """
@@ -76,19 +76,17 @@ def check_shapes(own: Mapping[str, Tensor], state: Mapping[str, Tensor], governe
     if strange:
         where = "missing from" if strange[0] in own else "unknown to the model but in"
         raise CheckpointError(
-            f"the state dict belongs to another model: {plain_name(strange[0])!r} is {where} the state dict, "
+            f"the state dict belongs to another model: {strange[0]!r} is {where} the state dict, "
             f"one of {len(strange)} such entries. Nothing was loaded."
         )
     for name, tensor in own.items():
         free, other = governed.get(name, []), state[name]
         if not isinstance(other, Tensor):
-            raise CheckpointError(
-                f"{plain_name(name)!r} is no tensor in the state dict: it is damaged. Nothing was loaded."
-            )
+            raise CheckpointError(f"{name!r} is no tensor in the state dict: it is damaged. Nothing was loaded.")
         here, there = ([size for dim, size in enumerate(t.shape) if dim not in free] for t in (tensor, other))
         if here != there or tensor.dim() != other.dim():
             raise CheckpointError(
-                f"{plain_name(name)!r} has shape {tuple(other.shape)} in the state dict, "
+                f"{name!r} has shape {tuple(other.shape)} in the state dict, "
                 f"{tuple(tensor.shape)} in the model, which no change of width explains. Nothing was loaded."
             )
 
@@ -110,8 +108,7 @@ def _take_widths_(model: nn.Module, state: Mapping[str, Any], prefix: str, optim
             return  # not a state dict of this model: torch says which keys are missing
         capacities[group.name] = _capacity(model, group, state, prefix)
         units[group.name] = _units(group.name, state[key], capacities[group.name])
-    # A generator apart: what is drawn here is about to be overwritten, and must not use up the run's random numbers.
-    apart = torch.Generator(next(model.parameters()).device)
+    apart = generator_apart(model)
     if units:
         set_units_(model, units, optimizers, capacities=capacities, generator=apart)
 
@@ -132,20 +129,18 @@ def _units(layer: str, extra_state: Any, capacity: int) -> int:
 
 def _capacity(model: nn.Module, group: WidthGroup, state: Mapping[str, Any], prefix: str) -> int:
     """The capacity of a group in a state dict, which all its tensors must agree on."""
-    model = unwrapped(model)
-    names = {tensor: name for name, tensor in [*model.named_parameters(), *model.named_buffers()]}
-    plain = {tensor: plain_name(name) for tensor, name in names.items()}
+    names = tensor_names(model)
     found: dict[int, str] = {}
     for axis in group.axes:
         tensor = state.get(prefix + names[axis.tensor])
         if not isinstance(tensor, Tensor) or tensor.dim() != axis.tensor.dim():
             raise CheckpointError(
-                f"the state dict has no fitting tensor for {plain[axis.tensor]!r}; "
+                f"the state dict has no fitting tensor for {names[axis.tensor]!r}; "
                 "it belongs to another model. Nothing was loaded."
             )
         size = tensor.shape[axis.dim]
         if size % axis.repeat == 0:
-            found.setdefault(size // axis.repeat, plain[axis.tensor])
+            found.setdefault(size // axis.repeat, names[axis.tensor])
     if len(found) != 1:
         raise CheckpointError(
             f"the tensors of layer {group.name!r} disagree on its size in the state dict "

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
 
 from awn.basics.checks import check_number, check_quantile, check_units
+from awn.basics.tracing import is_traced
 from awn.core.axis import Axis
 from awn.core.importance import Exponential, Importance, round_up
+from awn.core.known import Asked, Known, KnownImportance, compute_known
 from awn.errors import ArgumentError, CheckpointError, NonFiniteError
 
 NewUnits = Literal["normal", "rescaled", "zero"]
@@ -36,6 +38,7 @@ class Width(nn.Module):
     log_nu: nn.Parameter
     index: Tensor
     active: Tensor
+    _counted: Tensor
 
     def __init__(
         self,
@@ -76,6 +79,8 @@ class Width(nn.Module):
         self.amplitude = amplitude
         #: Every tensor dimension that has this width; filled in by `awn.core.groups.connect_`.
         self.axes: tuple[Axis, ...] = ()
+        #: The prior on the group's weights, as the weight decay of each that an optimizer applies; None if none does.
+        self.prior_decay: tuple[float, ...] | None = None
         #: Whether the next optimizer is yet to be checked: at first, and after changes without one at hand.
         self.optimizer_may_be_stale = True
 
@@ -85,6 +90,8 @@ class Width(nn.Module):
         self.log_nu = nn.Parameter(
             torch.tensor(log_nu, device=device, dtype=at_least_single(dtype or torch.get_default_dtype()))
         )
+        #: What `importance` needs at the present ν, computed once; see `known.py`.
+        self._known: Known | None = None
         self.register_buffer("index", torch.empty(0, device=device), persistent=False)
         self.register_buffer("active", torch.empty(0, device=device), persistent=False)
         self.set_units(self.units, self.capacity)
@@ -104,11 +111,37 @@ class Width(nn.Module):
         """The importance of every slot of the capacity, exactly 0 for the inert ones.
 
         >>> Width(Exponential.for_units(2, scale="unit"), block=4).importance()
-        tensor([1.0000, 0.2154, 0.0000, 0.0000], grad_fn=<MulBackward0>)
+        tensor([1.0000, 0.2154, 0.0000, 0.0000], grad_fn=<...>)
         """
-        buffers: dict[str, Any] = self._buffers  # as attributes they would take as long to find as to use
-        importance: Tensor = self.family.importance(buffers["index"], self.nu) * buffers["active"]
-        return importance
+        if self._buffers["index"] is not self._counted and not torch.compiler.is_compiling():
+            self._count()  # a loader such as from_pretrained put other buffers in place, with nothing in them
+        if self._must_trace():
+            return self.traced_importance(self.log_nu)
+        known = self.known()
+        if known is None:
+            return self.traced_importance(self.log_nu)
+        if not (torch.is_grad_enabled() and self.log_nu.requires_grad):
+            return known.importance
+        found: Tensor = KnownImportance.apply(self.log_nu, known, self.traced_importance)  # type: ignore[no-untyped-call]
+        return found
+
+    def traced_importance(self, log_nu: Tensor) -> Tensor:
+        """The importance as autograd and compilers follow it, operation by operation."""
+        above = log_nu.exp()
+        nu = above + self.family.lower if self.family.lower else above
+        return self.family.importance(self.index, nu) * self.active
+
+    def known(self) -> Known | None:
+        """The importance and its slope at the present ν, computed if ν has changed; None if the family has no slope."""
+        log_nu, known = self.log_nu.item(), self._known
+        if known is not None and known.log_nu == log_nu and known.family is self.family:
+            return known
+        know_importances([self])
+        return self._known
+
+    def _must_trace(self) -> bool:
+        """Whether the operations themselves are needed, or ν cannot be read without waiting for an accelerator."""
+        return is_traced() or not self.log_nu.is_cpu
 
     def soft_units(self) -> Tensor:
         """The width before it is rounded up, S⁻¹(1 − k): a tensor that gradients flow through."""
@@ -159,13 +192,15 @@ class Width(nn.Module):
 
     def set_units(self, units: int, capacity: int) -> None:
         """Record a width and a capacity. Only `awn.core.resize` calls it: the tensors must have that size."""
-        if self.index.numel() != capacity:
+        if self.index.numel() != capacity or self.index.device != self.log_nu.device:
             self.index = torch.arange(capacity, dtype=self.log_nu.dtype, device=self.log_nu.device)
             self.active = torch.empty_like(self.index)
+            self._counted = self.index
         # In place: a compiled or data-parallel forward sees the new width without being rebuilt.
         torch.lt(self.index, units, out=self.active)
         self.active *= self.amplitude
         self.units, self.capacity = units, capacity
+        self._known = None
 
     def snapshot(self) -> tuple[int, int, Tensor, Tensor]:
         """What `restore` needs to undo `set_units`."""
@@ -174,6 +209,7 @@ class Width(nn.Module):
     def restore(self, snapshot: tuple[int, int, Tensor, Tensor]) -> None:
         """Undo `set_units`."""
         self.units, self.capacity, self.index, self.active = snapshot
+        self._counted, self._known = self.index, None
 
     def capacity_for(self, units: int) -> int:
         """The capacity to allocate for a width: the next multiple of the block.
@@ -203,7 +239,7 @@ class Width(nn.Module):
         if units > self.capacity:
             raise CheckpointError(
                 f"the state dict gives a layer {int(units)} units, but its tensors have room for {self.capacity}. "
-                "Load the whole model, with awn.load_state_dict_(model, state)."
+                "Load the whole model, with awn.advanced.load_state_dict_(model, state)."
             )
         self.quantile, self.amplitude = quantile, amplitude
         self.set_units(int(units), self.capacity)
@@ -234,10 +270,29 @@ class Width(nn.Module):
         if self.log_nu.dtype != dtype:
             self.log_nu.data = before.to(self.log_nu.device, dtype)
             self.log_nu.grad = None if gradient is None else gradient.to(self.log_nu.device, dtype)
-        # Counted anew: what was moved may be rounded, or, from the meta device, empty.
+        self._count()  # what was moved may be rounded, or, from the meta device, empty
+        return self
+
+    def _count(self) -> None:
+        """Fill the buffers anew."""
         self.index, self.active = self.index[:0], self.active[:0]
         self.set_units(self.units, self.capacity)
-        return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what can be computed again."""
+        return {**self.__dict__, "_known": None}
+
+
+def know_importances(widths: Sequence[Width]) -> None:
+    """Compute the importances of several widths together, for the forwards until their ν changes.
+
+    >>> widths = [Width(Exponential.for_units(units)) for units in (8, 20)]
+    >>> know_importances(widths)
+    """
+    on_cpu = [width for width in widths if width.log_nu.is_cpu]  # elsewhere, reading ν would wait for the device
+    asked = [Asked(width.family, width.log_nu.item(), width.index, width.active) for width in on_cpu]
+    for width, known in zip(on_cpu, compute_known(asked), strict=True):
+        width._known = known
 
 
 def even_amplitude(family: Importance, units: int) -> float:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from awn._version import __version__
 from awn.core.axis import Axis
-from awn.core.groups import connect_, find_groups, is_width_entry, plain_name, require_groups
+from awn.core.groups import connect_, find_groups, is_width_entry, require_groups
 from awn.core.importance import Exponential, Importance, PowerLaw, Sigmoid
 from awn.core.state import check_shapes, follow_state_dicts_, load_state_dict_
 from awn.core.width import Width, as_options
@@ -218,13 +218,11 @@ def _connect_as(model: nn.Module, groups: Sequence[Config], tensors: Mapping[str
         width = Width(Exponential.for_units(1), **group["width"], device=like.device, dtype=like.dtype)
         width.set_units(size, size)
         connections.append((width, axes))
-    # A tensor may have several names; and parametrizations of others, such as spectral norm, stay as they are.
+    # A tensor may have several names.
     held = model.state_dict(keep_vars=True)
     dims = {id(held[name]): axes for name, axes in governed.items()}
     governed = {name: dims[id(tensor)] for name, tensor in held.items() if id(tensor) in dims}
-    plain = {name: plain_name(name) for name in tensors if not is_width_entry(name)}
-    names = {name: short if short in governed else name for name, short in plain.items()}
-    check_shapes(held, {short: tensors[name] for name, short in names.items()}, governed)
+    check_shapes(held, {name: tensor for name, tensor in tensors.items() if not is_width_entry(name)}, governed)
     for width, axes in connections:
         connect_(width, axes)
     follow_state_dicts_(model)

@@ -15,7 +15,6 @@ from awn.core.resize import resize_
 from awn.core.summary import widths
 from awn.errors import ArgumentError, MissingExtraError
 from awn.loss.budget import Budget
-from awn.loss.objective import Objective
 from awn.loss.prior import Prior, holds_weight_prior
 from awn.loss.prior_gradient import Clock, Scaler, add_prior_gradient_, check_clock, count_samples
 
@@ -81,7 +80,7 @@ class AdaptiveWidth(Callback):
         self._samples = 0
         self._steps = 0
         self._looked = False
-        self._terms: Objective | None = None
+        self._terms: dict[str, torch.Tensor] | None = None
         self._generator: torch.Generator | None = None
         self._resumed_from: torch.Tensor | None = None
 
@@ -98,7 +97,7 @@ class AdaptiveWidth(Callback):
             if isinstance(callback, StochasticWeightAveraging | WeightAveraging):
                 raise ArgumentError(
                     f"{type(callback).__name__} keeps a copy of the model whose widths do not follow. Average by "
-                    "torch.optim.swa_utils.AveragedModel, with awn.follow_widths_ before each update."
+                    "torch.optim.swa_utils.AveragedModel, with awn.advanced.follow_widths_ before each update."
                 )
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -162,7 +161,9 @@ class AdaptiveWidth(Callback):
         pl_module.log_dict({f"width/{layer}": float(units) for layer, units in widths(pl_module).items()})
         if self._terms is not None:
             terms = self._terms
-            pl_module.log_dict({"prior/weights": terms.weights, "prior/width": terms.width, "budget": terms.budget})
+            pl_module.log_dict(
+                {"prior/weights": terms["weights"], "prior/width": terms["width"], "budget": terms["budget"]}
+            )
 
     def state_dict(self) -> dict[str, Any]:
         """Where the drawing of new units stands."""

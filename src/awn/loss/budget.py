@@ -13,32 +13,33 @@ from awn.basics.checks import check_number, check_units
 from awn.core.count import axes_by_tensor
 from awn.core.groups import WidthGroup
 from awn.errors import ArgumentError
+from awn.parallel.unwrap import unwrapped
 
 
 @dataclass(frozen=True)
 class Budget:
     """A soft cap on a network's units, parameters or FLOPs: exactly one of the three.
 
-    While the network costs more than the cap, the loss grows by `strength` for every time the cap that it is over.
-    FLOPs are those of the adaptive layers for one sample, two for each weight and position;
-    `positions` says at how many positions a layer's weight is used, e.g. `{"conv1": 28 * 28}`.
+    While the network costs more than the cap, the loss grows by `strength` times the relative excess, cost / cap − 1.
+    FLOPs are those of the adaptive layers for one sample: two for each weight and position. `positions` is the number
+    of positions at which a layer's weight is used, e.g. `{"conv1": 28 * 28}`.
 
     >>> import awn
     >>> model = awn.AdaptiveMLP(2, 2, hidden_layers=2)
-    >>> Budget(units=300).penalty(model, awn.find_groups(model)).item()   # 462 units are 0.54 caps too many
+    >>> Budget(max_units=300).penalty(model, awn.advanced.find_groups(model)).item()   # 462 units: 54 % too many
     0.539...
     """
 
-    units: int | None = None
-    parameters: int | None = None
-    flops: float | None = None
+    max_units: int | None = None
+    max_params: int | None = None
+    max_flops: float | None = None
     strength: float = 1.0
     positions: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        caps = [cap for cap in (self.units, self.parameters, self.flops) if cap is not None]
+        caps = [cap for cap in (self.max_units, self.max_params, self.max_flops) if cap is not None]
         if len(caps) != 1:
-            raise ArgumentError("a budget caps exactly one of units, parameters and flops.")
+            raise ArgumentError("a budget has exactly one cap: max_units, max_params or max_flops.")
         check_number("a budget's cap", caps[0])
         check_number("strength", self.strength)
         for layer, number in self.positions.items():
@@ -46,19 +47,20 @@ class Budget:
 
     def penalty(self, model: nn.Module, groups: Sequence[WidthGroup]) -> Tensor:
         """Strength · max(0, cost / cap − 1), with a gradient for every ν."""
-        if self.units is not None:
+        model = unwrapped(model)
+        if self.max_units is not None:
             self._check_above(sum(group.width.min_units for group in groups), "units, the layers' min_units together")
-            over = torch.stack([_width(group) for group in groups]).sum() / self.units - 1
-        elif self.parameters is not None:
-            over = self._parameters(model, groups) / self.parameters - 1
+            over = torch.stack([_width(group) for group in groups]).sum() / self.max_units - 1
+        elif self.max_params is not None:
+            over = self._parameters(model, groups) / self.max_params - 1
         else:
-            assert self.flops is not None
-            over = self._flops(model, groups) / self.flops - 1
+            assert self.max_flops is not None
+            over = self._flops(model, groups) / self.max_flops - 1
         return self.strength * torch.relu(over)  # no gradient at the cap itself
 
     def _check_above(self, least: int, what: str) -> None:
         """Refuse a cap that no width meets."""
-        cap = self.units if self.units is not None else self.parameters
+        cap = self.max_units if self.max_units is not None else self.max_params
         assert cap is not None
         if cap < least:
             raise ArgumentError(f"a budget of {cap} cannot be met: the network always has {least} {what}.")

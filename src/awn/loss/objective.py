@@ -1,10 +1,8 @@
-"""The objective: the negative ELBO over the number of samples, and a budget on top if one is wanted."""
+"""The objective: the negative ELBO divided by the number of samples, plus a budget if one is set."""
 
 from __future__ import annotations
 
-import copy
 import math
-from functools import cached_property
 
 import torch
 from torch import Tensor, nn
@@ -13,79 +11,10 @@ from awn.basics.checks import check_units
 from awn.core.groups import non_finite_tensors, require_groups
 from awn.errors import ArgumentError, NonFiniteError
 from awn.loss.budget import Budget
-from awn.loss.prior import Prior, WeightTerm
+from awn.loss.prior import Prior, left_to_the_loss, weight_term
 
-_DEFAULT_PRIOR, _NO_WEIGHTS = Prior(), WeightTerm({})
-
-
-class Objective:
-    """The loss and its terms. Call `backward()`, or `total.backward()`.
-
-    The two give the same gradients. `backward` takes less time: autograd does not see the weights' prior, whose
-    gradient is known, and the total is not even added up unless it is read. Where something must see the whole loss or
-    every gradient as it comes, such as a gradient scaler or a hook, use `total`.
-    """
-
-    def __init__(
-        self,
-        data: Tensor,
-        weights: WeightTerm = _NO_WEIGHTS,
-        width: Tensor | None = None,
-        budget: Tensor | None = None,
-    ) -> None:
-        self.data = data
-        self._weights, self._width, self._budget = weights, width, budget
-        #: The total but for the weights' prior.
-        self.without_weights = data
-        for term in (width, budget):
-            if term is not None:
-                self.without_weights = self.without_weights + term
-
-    @classmethod
-    def of_data(cls, nll: Tensor) -> Objective:
-        """The objective of a network whose widths are fixed: the data term alone."""
-        return cls(nll)
-
-    @cached_property
-    def total(self) -> Tensor:
-        """The sum of all terms, a tensor that all gradients flow through."""
-        weights = self._weights.tensor()
-        return self.without_weights if weights is None else self.without_weights + weights
-
-    def backward(self) -> None:
-        """Add the gradients of the total to those of the parameters."""
-        if self.without_weights.requires_grad:
-            self.without_weights.backward()
-        self._weights.add_gradient_()
-
-    def terms(self) -> dict[str, float]:
-        """Every term as a number, for logs."""
-        return {name: getattr(self, name).item() for name in ("total", "data", "weights", "width", "budget")}
-
-    @cached_property
-    def weights(self) -> Tensor:
-        """−log prior of the weights / N; zero without one."""
-        return self._or_zero(self._weights.tensor())
-
-    @property
-    def width(self) -> Tensor:
-        """−log prior of the widths / N; zero without one."""
-        return self._or_zero(self._width)
-
-    @property
-    def budget(self) -> Tensor:
-        """What the network costs above its budget; zero without one."""
-        return self._or_zero(self._budget)
-
-    @torch.no_grad()
-    def __repr__(self) -> str:
-        """The terms as numbers, which on an accelerator waits for them."""
-        # Of a copy: what is made here without gradients must not be kept as the total to go backward from.
-        terms = copy.copy(self).terms()
-        return f"Objective({', '.join(f'{name}={value:.4g}' for name, value in terms.items())})"
-
-    def _or_zero(self, term: Tensor | None) -> Tensor:
-        return self.data.new_zeros(()) if term is None else term
+_DEFAULT_PRIOR = Prior()
+_TERMS = ("data", "weights", "width", "budget")
 
 
 def objective(
@@ -96,19 +25,55 @@ def objective(
     prior: Prior = _DEFAULT_PRIOR,
     budget: Budget | None = None,
     time: float | None = None,
-) -> Objective:
+) -> Tensor:
     """The loss of a step: mean NLL over the batch + (−log prior of the weights − log prior of the widths) / N.
 
-    `nll` is the mean over the batch, so that the terms stand as in the ELBO of the whole set of `n_samples`
-    (the paper's sum over the batch times N/M, all divided by N). Constants are left out.
-    `time`, in epochs or steps, is what an annealed prior goes by.
+    `nll` is the mean over the batch, so that the terms have the proportions of the ELBO of all `n_samples` samples (the
+    paper's sum over the batch times N/M, all divided by N). Constants are left out. An annealed prior reads `time`, in
+    epochs or steps. The weights' prior is left out where the optimizer applies it as weight decay, see
+    `awn.param_groups`. `awn.loss.terms` has the same arguments and returns the terms by name.
 
     >>> import awn, torch
     >>> model = awn.AdaptiveMLP(2, 2)
     >>> nll = awn.likelihood.categorical(model(torch.zeros(4, 2)), torch.tensor([0, 1, 0, 1]))
-    >>> awn.objective(nll, model, n_samples=1000)
-    Objective(total=..., data=..., weights=..., width=0, budget=0)
+    >>> loss = awn.objective(nll, model, n_samples=1000)
+    >>> loss.backward()
     """
+    present = _present_terms(nll, model, n_samples, prior, budget, time)
+    total = sum(list(present.values())[1:], start=nll)
+    # On an accelerator, reading the loss would make the host wait at every step. There, resize_ notices.
+    if nll.is_cpu and not math.isfinite(total.item()):
+        raise NonFiniteError(_what_is_lost(model, present, time))
+    return total
+
+
+def terms(
+    nll: Tensor,
+    model: nn.Module,
+    n_samples: int,
+    *,
+    prior: Prior = _DEFAULT_PRIOR,
+    budget: Budget | None = None,
+    time: float | None = None,
+) -> dict[str, Tensor]:
+    """The terms of `objective` by name: data, weights, width and budget; those that are not in the loss are 0.
+
+    >>> import awn, torch
+    >>> model = awn.AdaptiveMLP(2, 2)
+    >>> terms = awn.loss.terms(torch.tensor(0.7), model, n_samples=1000)
+    >>> {name: round(term.item(), 3) for name, term in terms.items()}
+    {'data': 0.7, 'weights': ..., 'width': 0.0, 'budget': 0.0}
+    >>> bool(torch.isclose(sum(terms.values()), awn.objective(torch.tensor(0.7), model, n_samples=1000)))
+    True
+    """
+    present = _present_terms(nll, model, n_samples, prior, budget, time)
+    return {name: present.get(name, nll.new_zeros(())) for name in _TERMS}
+
+
+def _present_terms(
+    nll: Tensor, model: nn.Module, n_samples: int, prior: Prior, budget: Budget | None, time: float | None
+) -> dict[str, Tensor]:
+    """The terms that the loss has, the data term first."""
     if not isinstance(nll, Tensor) or nll.dim() != 0:
         found = f"shape {tuple(nll.shape)}" if isinstance(nll, Tensor) else repr(nll)
         raise ArgumentError(f"nll must be a tensor of one number, the mean over the batch; got {found}.")
@@ -117,28 +82,26 @@ def objective(
     check_units("n_samples", n_samples)
     groups = require_groups(model)
     width = prior.width_term(groups, time)
-    result = Objective(
-        nll,
-        prior.weight_term(model, groups, n_samples),
-        None if width is None else width / n_samples,
-        None if budget is None else budget.penalty(model, groups),
-    )
-    # On an accelerator the look would make the host wait at every step; there, resize_ finds out.
-    if nll.is_cpu and not math.isfinite(result.without_weights.item()):
-        raise NonFiniteError(_what_is_lost(model, result, time))
-    return result
+    found_terms = {
+        "data": nll,
+        "weights": weight_term(left_to_the_loss(prior.weight_factors(model, groups, n_samples), groups)),
+        "width": None if width is None else width / n_samples,
+        "budget": None if budget is None else budget.penalty(model, groups),
+    }
+    return {name: term for name, term in found_terms.items() if term is not None}
 
 
-def _what_is_lost(model: nn.Module, result: Objective, time: float | None) -> str:
-    terms = [f"{name} = {value}" for name, value in result.terms().items() if name != "total"]
+@torch.no_grad()
+def _what_is_lost(model: nn.Module, present: dict[str, Tensor], time: float | None) -> str:
+    terms = [f"{name} = {term.item():g}" for name, term in present.items()]
     layers = non_finite_tensors(model)
     where = (
         f"not finite: {', '.join(layers)}"
         if layers
-        else "all weights are finite, so the data or the output layer's range is to blame"
+        else "all weights are finite, so the cause is the data or the range of the output layer"
     )
     when = "" if time is None else f" at time {time:g}"
     return (
         f"the loss is not finite{when} ({', '.join(terms)}); {where}. "
-        "Nothing was changed: lower the learning rate, clip gradients, or look at the data."
+        "Nothing was changed. Lower the learning rate, clip gradients, or check the data."
     )

@@ -1,4 +1,4 @@
-"""An optimizer's parameter groups for a model with learned widths."""
+"""Parameter groups: the options that an optimizer applies to weights, biases and ν."""
 
 from __future__ import annotations
 
@@ -6,37 +6,74 @@ from typing import Any
 
 from torch import nn
 
-from awn.basics.checks import check_number
-from awn.core.groups import find_groups
+from awn.basics.checks import check_number, check_units
+from awn.core.groups import find_groups, require_groups
+from awn.core.optimizers import HAS_PRIOR
+from awn.errors import ArgumentError
+from awn.loss.prior import Prior
 
 
 def param_groups(
-    model: nn.Module, lr: float, *, width_lr: float | None = None, weight_decay: float = 0.0
+    model: nn.Module,
+    lr: float,
+    *,
+    width_lr: float | None = None,
+    weight_decay: float = 0.0,
+    prior: Prior | None = None,
+    n_samples: int | None = None,
 ) -> list[dict[str, Any]]:
     """Parameter groups for an optimizer: ν with a learning rate of its own, weight decay on weights alone.
 
-    Biases, norms and ν are never decayed. Groups with the same options are one, since each costs time.
+    The prior on the weights is weight decay of 1/(σ²N). Given `prior` and `n_samples`, the optimizer applies it inside
+    its update, which costs nothing, and `awn.objective` leaves the term out. This takes an optimizer whose decay is
+    part of the gradient: SGD, Adam, RMSprop, Adagrad, NAdam, RAdam or Adadelta, but not AdamW. Gradient clipping does
+    not see it. `resize_` refuses an optimizer that would apply the prior twice, or not at all.
+
+    Biases, norms and ν are not decayed, but for the prior, which is on biases too. Groups with the same options are
+    merged, because each group costs time.
 
     >>> import awn, torch
     >>> model = awn.AdaptiveMLP(2, 2)
     >>> optimizer = torch.optim.AdamW(awn.param_groups(model, lr=0.01, width_lr=0.003, weight_decay=0.1))
     >>> [(group["lr"], group["weight_decay"], len(group["params"])) for group in optimizer.param_groups]
     [(0.01, 0.1, 2), (0.01, 0.0, 2), (0.003, 0.0, 1)]
+    >>> optimizer = torch.optim.Adam(awn.param_groups(model, lr=0.01, prior=awn.Prior(10.0), n_samples=500))
+    >>> [(group["weight_decay"], len(group["params"])) for group in optimizer.param_groups]
+    [(2e-05, 4), (0.0, 1)]
     """
-    for name, number in (
-        ("lr", lr),
-        ("width_lr", lr if width_lr is None else width_lr),
-        ("weight_decay", weight_decay),
-    ):
-        check_number(name, number, or_equal=True)
+    rates = {"lr": lr, "width_lr": lr if width_lr is None else width_lr, "weight_decay": weight_decay}
+    for name, rate in rates.items():
+        check_number(name, rate, or_equal=True)
+    factors = _mark_prior_(model, prior, n_samples)
     learned = {group.width.log_nu for group in find_groups(model)}
-    merged: dict[tuple[float, float], list[nn.Parameter]] = {}
+    merged: dict[tuple[float, float, bool], list[nn.Parameter]] = {}
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     # Weights first, then what is not decayed, then ν.
     for parameter in sorted(trained, key=lambda p: (p in learned, p.dim() < 2)):
         if parameter in learned:
-            options = (lr if width_lr is None else width_lr, 0.0)
+            options = (rates["width_lr"], 0.0, False)
         else:
-            options = (lr, weight_decay if parameter.dim() >= 2 else 0.0)
+            decay = weight_decay if parameter.dim() >= 2 else 0.0
+            options = (lr, decay + factors.get(parameter, 0.0), parameter in factors)
         merged.setdefault(options, []).append(parameter)
-    return [{"params": params, "lr": rate, "weight_decay": decay} for (rate, decay), params in merged.items()]
+    return [
+        {"params": parameters, "lr": rate, "weight_decay": decay, **({HAS_PRIOR: True} if has_prior else {})}
+        for (rate, decay, has_prior), parameters in merged.items()
+    ]
+
+
+def _mark_prior_(model: nn.Module, prior: Prior | None, n_samples: int | None) -> dict[nn.Parameter, float]:
+    """Note on the widths what the optimizer is to apply, which `objective` then leaves out; returns the decays."""
+    if (prior is None) != (n_samples is None):
+        raise ArgumentError("prior and n_samples go together: the prior is a weight decay of 1/(σ²N).")
+    for group in find_groups(model):
+        group.width.prior_decay = None
+    if prior is None or n_samples is None:
+        return {}
+    check_units("n_samples", n_samples)
+    groups = require_groups(model)
+    factors = prior.weight_factors(model, groups, n_samples)
+    if factors:
+        for group in groups:
+            group.width.prior_decay = tuple(factors.get(weight, 0.0) for weight in group.weights())
+    return factors

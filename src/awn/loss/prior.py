@@ -120,44 +120,53 @@ class Prior:
             term = term - F.softplus(-2 * (self.width_mean - lower) * (nu - lower) / scale**2)
         return term.sum()
 
-    def weight_term(self, model: nn.Module, groups: Sequence[WidthGroup], n_samples: int) -> WeightTerm:
-        """‖ρ‖² / (2 σ_θ² N) over the weights of active units."""
+    def weight_factors(
+        self, model: nn.Module, groups: Sequence[WidthGroup], n_samples: int
+    ) -> dict[nn.Parameter, float]:
+        """1 / (σ_θ² N) for every weight that has a prior: the prior's gradient is this factor times the weight."""
         if self.weight_scale is None:
-            return WeightTerm({})
-        weights = list({id(weight): weight for group in groups for weight in group.weights()}.values())
+            return {}
         if not isinstance(self.weight_scale, Mapping):
-            return WeightTerm({1 / (self.weight_scale**2 * n_samples): weights})
-        by_factor: dict[float, list[nn.Parameter]] = {}
-        for weight, scale in _scales(model, weights, self.weight_scale).items():
-            by_factor.setdefault(1 / (scale**2 * n_samples), []).append(weight)
-        return WeightTerm(by_factor)
+            factor = 1 / (self.weight_scale**2 * n_samples)
+            return {weight: factor for group in groups for weight in group.weights()}
+        weights = list(dict.fromkeys(weight for group in groups for weight in group.weights()))
+        scales = _scales(model, weights, self.weight_scale)
+        return {weight: 1 / (scale**2 * n_samples) for weight, scale in scales.items()}
 
 
-@dataclass(frozen=True)
-class WeightTerm:
-    """½ Σ factor · ‖weight‖², and its gradient, factor · weight, which is known without autograd.
+def left_to_the_loss(
+    factors: Mapping[nn.Parameter, float], groups: Sequence[WidthGroup]
+) -> Mapping[nn.Parameter, float]:
+    """The factors without those that an optimizer applies as weight decay, which must be the same."""
+    if all(group.width.prior_decay is None for group in groups):
+        return factors
+    left = dict(factors)
+    for group in groups:
+        for weight, decay in zip(group.weights(), group.width.prior_decay or (), strict=False):
+            factor = left.pop(weight, decay)  # a weight between two adaptive layers comes twice
+            if not math.isclose(factor, decay, rel_tol=1e-9):
+                raise ArgumentError(
+                    f"awn.param_groups gave the optimizer a weight decay of {decay:g} as the prior on the weights of "
+                    f"layer {group.name!r}, but this prior is a decay of {factor:g}. Give both the same prior and "
+                    "n_samples."
+                )
+    return left
 
-    Inert units hold zeros, so that whole tensors can be taken.
+
+def weight_term(factors: Mapping[nn.Parameter, float]) -> Tensor | None:
+    """½ Σ factor · ‖weight‖², a tensor that gradients flow through; None if there are no weights.
+
+    Inert units hold zeros, so that whole tensors can be used.
+
+    >>> weight_term({nn.Parameter(torch.ones(2, 3)): 0.1}).item()
+    0.3...
     """
-
-    weights: Mapping[float, Sequence[nn.Parameter]]
-
-    def tensor(self) -> Tensor | None:
-        """The term as a tensor that gradients flow through; None if it has no weights."""
-        terms = [_ScaledSquares.apply(factor, *same) for factor, same in self.weights.items() if same]  # type: ignore[no-untyped-call]
-        total: Tensor | None = sum(terms[1:], start=terms[0]) if terms else None
-        return total
-
-    @torch.no_grad()
-    def add_gradient_(self) -> None:
-        """Add the gradient to that of the weights, in one pass over them, where autograd takes several."""
-        for factor, weights in self.weights.items():
-            trained: list[Tensor] = [weight for weight in weights if weight.requires_grad]
-            for weight in trained:
-                if weight.grad is None:  # the data say nothing about it
-                    weight.grad = torch.zeros_like(weight)
-            gradients = [weight.grad for weight in trained]
-            torch._foreach_add_(gradients, trained, alpha=factor)  # type: ignore[arg-type]
+    by_factor: dict[float, list[nn.Parameter]] = {}
+    for weight, factor in factors.items():
+        by_factor.setdefault(factor, []).append(weight)
+    found = [_ScaledSquares.apply(factor, *weights) for factor, weights in by_factor.items()]  # type: ignore[no-untyped-call]
+    total: Tensor | None = sum(found[1:], start=found[0]) if found else None
+    return total
 
 
 class _ScaledSquares(torch.autograd.Function):
@@ -182,7 +191,7 @@ def holds_weight_prior(loss: Tensor) -> bool:
     """Whether a loss has a weights' prior among its terms, found in its autograd graph.
 
     >>> weight = nn.Parameter(torch.ones(2))
-    >>> term = WeightTerm({0.1: [weight]}).tensor()
+    >>> term = weight_term({weight: 0.1})
     >>> holds_weight_prior(3 * (weight.sum() + term)), holds_weight_prior(weight.sum())
     (True, False)
     """

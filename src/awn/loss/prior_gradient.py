@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from awn.core.optimizers import Optimizers, list_optimizers
 from awn.errors import ArgumentError
 from awn.loss.budget import Budget
-from awn.loss.objective import Objective, objective
+from awn.loss.objective import terms
 from awn.loss.prior import Prior
 
 # What an annealed prior's times count.
@@ -33,7 +33,7 @@ def add_prior_gradient_(
     budget: Budget | None = None,
     time: float | None = None,
     scaler: Scaler | None = None,
-) -> Objective:
+) -> dict[str, Tensor]:
     """Add to the gradients what `awn.objective` would add to the loss; returns its terms, the data term being 0.
 
     Once for every step of the optimizer, whatever the number of batches whose gradients it sums up. Only parameters of
@@ -48,13 +48,13 @@ def add_prior_gradient_(
     True
     """
     nothing = next(model.parameters()).new_zeros((), dtype=torch.float32)
-    terms = objective(nothing, model, n_samples, prior=prior, budget=budget, time=time)
+    added = terms(nothing, model, n_samples, prior=prior, budget=budget, time=time)
+    loss = torch.stack(list(added.values())).sum()
     trained = [p for one in list_optimizers(optimizer) for group in one.param_groups for p in group["params"]]
     trained = [parameter for parameter in trained if parameter.requires_grad]
-    if terms.total.requires_grad and trained:
-        loss = terms.total if scaler is None else scaler.scale(terms.total)
-        torch.autograd.backward(loss, inputs=trained)
-    return terms
+    if loss.requires_grad and trained:
+        torch.autograd.backward(loss if scaler is None else scaler.scale(loss), inputs=trained)
+    return added
 
 
 def count_samples(loader: Any) -> int:

@@ -30,7 +30,8 @@ class AdaptiveMLP(nn.Module):
     torch.Size([5, 3])
 
     `importance` is one family for all hidden layers, or one each. `shared_width=True` gives all hidden layers one
-    common width. `batch_norm` comes before the activation, `dropout` after it. The other options are `awn.Width`'s.
+    common width. `batch_norm` comes before the activation, `dropout` after it. The other
+    options are those of `awn.advanced.Width`.
     """
 
     def __init__(

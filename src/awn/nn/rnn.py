@@ -6,9 +6,9 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils import parametrize
 
 from awn.basics.checks import check_units
+from awn.core.gate import read_once
 from awn.errors import ArgumentError
 from awn.nn.activations import make_activation
 from awn.nn.mlp import AdaptiveMLP
@@ -54,7 +54,7 @@ class AdaptiveRNN(nn.Module):
         hidden = x.new_zeros(steps.shape[1], self.hidden_size) if state is None else state[0]
         outputs = []
         # The importance is the same at every step: each weight is multiplied by it once.
-        with parametrize.cached():
+        with read_once(self):
             for entering in self.input_to_hidden(steps):
                 hidden = self.nonlinearity(entering + self.hidden_to_hidden(hidden))
                 outputs.append(hidden)

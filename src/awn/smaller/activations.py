@@ -43,7 +43,7 @@ def activation_magnitudes(model: nn.Module, inputs: Tensor) -> dict[str, Tensor]
     >>> model = awn.AdaptiveMLP(2, 2)
     >>> magnitudes = activation_magnitudes(model, torch.randn(10, 2))
     >>> weakest = magnitudes["hidden.0"].argsort()[:100]
-    >>> awn.widths(awn.remove_units(model, {"hidden.0": weakest}))
+    >>> awn.widths(awn.advanced.remove_units(model, {"hidden.0": weakest}))
     {'hidden.0': 131}
     """
     return {name: activations.abs().mean(0) for name, activations in unit_activations(model, inputs).items()}
@@ -53,7 +53,7 @@ def unit_activations(model: nn.Module, inputs: Tensor) -> dict[str, Tensor]:
     """The activations of every layer's units over `inputs`, [positions, units], before they are scaled.
 
     >>> import awn
-    >>> awn.unit_activations(awn.AdaptiveMLP(2, 2), torch.randn(10, 2))["hidden.0"].shape
+    >>> unit_activations(awn.AdaptiveMLP(2, 2), torch.randn(10, 2))["hidden.0"].shape
     torch.Size([10, 231])
     """
     found: dict[str, Tensor] = {}

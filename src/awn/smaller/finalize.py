@@ -8,8 +8,7 @@ import math
 from torch import nn
 
 from awn.basics.checks import check_units
-from awn.core.gate import remove_gate_
-from awn.core.groups import WIDTH_NAME, find_groups, require_groups
+from awn.core.groups import disconnect_, find_groups, require_groups
 from awn.core.resize import set_units_
 from awn.core.state import ignore_state_dicts_
 from awn.nn.mlp import AdaptiveMLP
@@ -38,9 +37,7 @@ def finalize(model: nn.Module, *, round_to: int = 1) -> nn.Module:
     sizes = {name: math.ceil(units / round_to) * round_to for name, units in present.items()}
     set_units_(plain, present, None, capacities=sizes)
     for group in groups:
-        for axis in group.consumers:
-            remove_gate_(axis)
-        delattr(group.axes[0].module, WIDTH_NAME)
+        disconnect_(group.width, fold=True)
     ignore_state_dicts_(plain)
     return _without_awn(plain)
 

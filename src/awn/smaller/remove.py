@@ -23,7 +23,7 @@ def remove_units(
     old place is kept: the copy computes what the model would with those units silent.
 
     >>> import awn
-    >>> awn.widths(awn.remove_units(awn.AdaptiveMLP(2, 2), {"hidden.0": range(31)}))    # the most important first
+    >>> awn.widths(remove_units(awn.AdaptiveMLP(2, 2), {"hidden.0": range(31)}))    # the most important first
     {'hidden.0': 200}
     """
     smaller = _copy(model)

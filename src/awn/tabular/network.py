@@ -256,7 +256,7 @@ class NetworkEstimator(BaseEstimator):  # type: ignore[misc]
             )
 
     def _budget(self) -> Budget | None:
-        return None if self.max_params is None else Budget(parameters=self.max_params)
+        return None if self.max_params is None else Budget(max_params=self.max_params)
 
     def _options(self, seed: int, rows: int) -> FitOptions:
         return FitOptions(

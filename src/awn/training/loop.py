@@ -13,11 +13,12 @@ from torch import nn
 from torch.optim import Optimizer
 
 from awn.basics.random_states import random_states, set_random_states
+from awn.core.groups import find_groups
 from awn.core.resize import resize_
 from awn.errors import ArgumentError, NonFiniteError
 from awn.loss.budget import Budget
-from awn.loss.objective import Objective, objective
-from awn.loss.prior import Prior
+from awn.loss.objective import objective, terms
+from awn.loss.prior import Prior, weight_term
 from awn.parallel.collectives import average_, reaching_all, told
 from awn.training.callbacks import Callback
 from awn.training.data import Data
@@ -67,7 +68,7 @@ def fit(
     """
     _check(train, validation)
     with _own_random_numbers(options.seed), flush_denormals():
-        run = Run(model, train, options, folder, optimizer, objective={"prior": prior, "budget": budget})
+        run = Run(model, train, options, folder, optimizer, prior=prior, budget=budget)
         run.resume_() if resume else run.start_afresh()
         progress = run.progress
         callbacks = callbacks if run.rank == 0 else ()
@@ -102,12 +103,11 @@ def _train_epoch(
             nll = loss(model(batch.x), batch.y, batch.weight)
         if share != 1:
             nll = nll * share
+        total = nll
         if run.learns_width:
-            terms = objective(nll, model, len(run.train.y), prior=prior, budget=budget, time=progress.epoch)
-        else:
-            terms = Objective.of_data(nll)
+            total = objective(nll, model, len(run.train.y), prior=prior, budget=budget, time=progress.epoch)
         optimizer.zero_grad()
-        terms.backward()
+        total.backward()
         if options.clip is not None:
             nn.utils.clip_grad_norm_(model.parameters(), options.clip)
         optimizer.step()
@@ -117,14 +117,26 @@ def _train_epoch(
         for callback in callbacks:
             callback.on_step_end(progress, resized)
         data_terms.append(nll.detach())
-    means = {**terms.terms(), "data": average_(model, torch.stack(data_terms).mean()).item()}
-    means["total"] = means["data"] + means["weights"] + means["width"] + means["budget"]
+    means = {"data": average_(model, torch.stack(data_terms).mean()).item(), **_other_terms(run, prior, budget)}
+    means["total"] = sum(means.values())
     if not math.isfinite(means["total"]):  # with learned widths, `objective` has looked at every step
         raise NonFiniteError(
             f"the loss is not finite in epoch {progress.epoch + 1}: lower the learning rate, clip gradients, or look "
             "at the data."
         )
     return means
+
+
+@torch.no_grad()
+def _other_terms(run: Run, prior: Prior, budget: Budget | None) -> dict[str, float]:
+    """The terms of the loss besides the data term; the weights' prior also where the optimizer applies it."""
+    if not run.learns_width:
+        return dict.fromkeys(("weights", "width", "budget"), 0.0)
+    samples, nothing = len(run.train.y), torch.zeros(())
+    found = terms(nothing, run.model, samples, prior=prior, budget=budget, time=run.progress.epoch)
+    weights = weight_term(prior.weight_factors(run.model, find_groups(run.model), samples))
+    numbers = {name: term.item() for name, term in found.items() if name != "data"}
+    return {**numbers, "weights": 0.0 if weights is None else weights.item()}
 
 
 def _judge(run: Run, validation: Data | None, score: Score | None, loss: Loss) -> dict[str, float]:

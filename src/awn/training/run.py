@@ -6,7 +6,7 @@ import copy
 import math
 import time
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,9 @@ from awn.core.state import load_state_dict_
 from awn.core.width import as_options
 from awn.errors import ArgumentError, CheckpointError, RankError
 from awn.files.run_file import read_extra, resume_run_, save_run
+from awn.loss.budget import Budget
 from awn.loss.param_groups import param_groups
+from awn.loss.prior import Prior
 from awn.nn.mlp import AdaptiveMLP
 from awn.parallel.collectives import rank_of, ranks_of, share_, told
 from awn.parallel.unwrap import unwrapped
@@ -44,18 +46,25 @@ class Run:
         options: FitOptions,
         folder: str | Path | None,
         optimizer: Optimizer | None,
-        objective: Mapping[str, Any],
+        prior: Prior,
+        budget: Budget | None,
     ) -> None:
         #: The model as it was given: perhaps in a DistributedDataParallel, which then trains and resizes it.
         self.parallel = model
         self.rank, self.ranks = rank_of(model), ranks_of(model)
         model = unwrapped(model)
-        groups = param_groups(model, options.lr, width_lr=options.width_lr, weight_decay=options.weight_decay)
+        self.learns_width = bool(find_groups(model))
+        if optimizer is None:
+            # The weights' prior goes with the optimizer's update, which is cheaper than a term of the loss.
+            inside: dict[str, Any] = {"prior": prior, "n_samples": len(train.y)} if self.learns_width else {}
+            groups = param_groups(
+                model, options.lr, width_lr=options.width_lr, weight_decay=options.weight_decay, **inside
+            )
+            optimizer = Adam(groups, fused=True)
+        self.optimizer = optimizer
         self.train = train
         self.options = options
         self.folder = None if folder is None else Path(folder)
-        self.optimizer = Adam(groups, fused=True) if optimizer is None else optimizer
-        self.learns_width = bool(find_groups(model))
         self.schedule = options.rate_schedule()
         if self.schedule is not None:
             for group in self.optimizer.param_groups:
@@ -65,7 +74,8 @@ class Run:
         self.best: dict[str, Any] = {"merit": -math.inf, "since": 0, "state": None}
         self._settings = {
             **to_plain(options, kinds=True, other=repr),
-            **{name: repr(part) for name, part in objective.items()},
+            "prior": repr(prior),
+            "budget": repr(budget),
             "model": _architecture(model),
             "samples": len(train.y),
             "rows of the table": "" if folder is None else checksum(train),

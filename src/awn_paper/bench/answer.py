@@ -24,7 +24,7 @@ from awn.basics.timing import ratio, threads
 from awn.core.importance import Exponential
 from awn.core.resize import resize_
 from awn.datasets import Split, spiral_hard, split
-from awn.loss.objective import Objective, objective
+from awn.loss.objective import objective
 from awn.nn.mlp import AdaptiveMLP
 from awn.training import flush_denormals
 from awn_paper.bench.pairs import mlp
@@ -93,7 +93,7 @@ def _to_accuracy(data: Split, method: str, epochs: int, seed: int) -> Found:
     while accuracy < _ACCURACY and epoch < epochs:
         for rows in torch.randperm(len(train.y)).split(128):
             nll = F.cross_entropy(network(train.x[rows]), train.y[rows])
-            loss = objective(nll, model, n_samples=len(train.y)) if learns else Objective.of_data(nll)
+            loss = objective(nll, model, n_samples=len(train.y)) if learns else nll
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from transformers.training_args import ParallelMode
 
@@ -14,7 +14,6 @@ from awn.core.resize import resize_
 from awn.core.summary import widths
 from awn.errors import ArgumentError
 from awn.loss.budget import Budget
-from awn.loss.objective import Objective
 from awn.loss.prior import Prior
 from awn.loss.prior_gradient import Clock, add_prior_gradient_, check_clock, count_samples
 
@@ -56,7 +55,7 @@ class AdaptiveWidthCallback(TrainerCallback):
         self.clock = clock
         self.resize_every = resize_every
         self._samples = 0
-        self._terms: Objective | None = None
+        self._terms: dict[str, Tensor] | None = None
 
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
@@ -105,9 +104,9 @@ class AdaptiveWidthCallback(TrainerCallback):
             logs.update(more)
 
 
-def _as_logs(model: nn.Module, terms: Objective | None) -> dict[str, float]:
+def _as_logs(model: nn.Module, terms: dict[str, Tensor] | None) -> dict[str, float]:
     logs = {f"width/{layer}": float(units) for layer, units in widths(model).items()}
     if terms is not None:
-        named = {"prior/weights": terms.weights, "prior/width": terms.width, "budget": terms.budget}
+        named = {"prior/weights": terms["weights"], "prior/width": terms["width"], "budget": terms["budget"]}
         logs.update({name: term.item() for name, term in named.items()})
     return logs

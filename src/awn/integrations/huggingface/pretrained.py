@@ -46,7 +46,7 @@ def save_pretrained(model: PreTrainedModel, folder: str | Path, widths: Widths =
     >>> from transformers import AutoModel, ViTConfig, ViTModel
     >>> model = ViTModel(ViTConfig(hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32))
     >>> _ = awn.adapt_(model)
-    >>> _ = awn.set_units_(model, {name: 20 + i for i, name in enumerate(awn.widths(model))}, optimizer=None)
+    >>> _ = awn.advanced.set_units_(model, {name: 20 + i for i, name in enumerate(awn.widths(model))}, optimizer=None)
     >>> folder = tempfile.mkdtemp()
     >>> awn.huggingface.save_pretrained(model, folder)
     >>> AutoModel.from_pretrained(folder).config.intermediate_size
@@ -81,11 +81,11 @@ def from_pretrained(
     >>> from transformers import ViTConfig, ViTModel
     >>> model = ViTModel(ViTConfig(hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32))
     >>> _ = awn.adapt_(model)
-    >>> _ = awn.set_units_(model, {name: 20 + i for i, name in enumerate(awn.widths(model))}, optimizer=None)
+    >>> _ = awn.advanced.set_units_(model, {name: 20 + i for i, name in enumerate(awn.widths(model))}, optimizer=None)
     >>> folder = tempfile.mkdtemp()
     >>> awn.huggingface.save_pretrained(model, folder, widths="exact")
     >>> plain = awn.huggingface.from_pretrained(folder)
-    >>> sum(weight.numel() for weight in plain.parameters()) == awn.count_parameters(model)
+    >>> sum(weight.numel() for weight in plain.parameters()) == awn.advanced.count_parameters(model)
     True
     """
     if not Path(folder).is_dir():

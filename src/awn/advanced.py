@@ -1,0 +1,40 @@
+"""Building blocks, for layers and training loops that `awn.adapt_` and `awn.resize_` do not cover."""
+
+from awn.core.average import follow_widths_
+from awn.core.axes import consumed_by, normalised_by, produced_by
+from awn.core.axis import Axis
+from awn.core.count import count_parameters
+from awn.core.gate import read_once
+from awn.core.groups import WidthGroup, connect_, disconnect_, find_groups
+from awn.core.importance import Importance
+from awn.core.initialise import gain_of, kaiming_plus_
+from awn.core.resize import Resize, set_units_
+from awn.core.state import follow_state_dicts_, load_state_dict_
+from awn.core.width import Width
+from awn.smaller.activations import activation_magnitudes, unit_activations
+from awn.smaller.remove import remove_units
+
+__all__ = [
+    "Axis",
+    "Importance",
+    "Resize",
+    "Width",
+    "WidthGroup",
+    "activation_magnitudes",
+    "connect_",
+    "consumed_by",
+    "count_parameters",
+    "disconnect_",
+    "find_groups",
+    "follow_state_dicts_",
+    "follow_widths_",
+    "gain_of",
+    "kaiming_plus_",
+    "load_state_dict_",
+    "normalised_by",
+    "produced_by",
+    "read_once",
+    "remove_units",
+    "set_units_",
+    "unit_activations",
+]

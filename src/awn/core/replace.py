@@ -1,0 +1,189 @@
+"""Replace: the tensors of resized layers, and the state that optimizers keep for them.
+
+The only file that replaces Parameters. `prepare` makes every new tensor, and everything in it may fail. `commit_` puts
+them in place, and nothing in it can fail. A Parameter that changes its shape is replaced, never given other `.data`:
+autograd remembers the shape of a Parameter for as long as an earlier loss is alive. Slots of inert units hold zeros, in
+the state of an optimizer too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from awn.core.groups import WidthGroup
+from awn.core.initialise import GovernedAxes, active_inputs, draw_new_units
+from awn.core.width import know_importances
+from awn.errors import AwnError, ResizeError
+from awn.parallel.collectives import share_
+
+State: TypeAlias = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Move:
+    """Where a layer goes: to which width, in which capacity."""
+
+    before: int
+    after: int
+    capacity: int
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """All that a change needs: the tensors that replace others, their optimizer states, and the new units' values."""
+
+    new: dict[Tensor, Tensor]
+    states: list[dict[Tensor, State]]
+    drawn: list[tuple[Tensor, Tensor]]
+
+
+def prepare(
+    model: nn.Module,
+    groups: Sequence[WidthGroup],
+    tensors: Mapping[Tensor, GovernedAxes],
+    optimizers: Sequence[Optimizer],
+    moves: Mapping[str, Move],
+    generator: torch.Generator | None,
+) -> Prepared:
+    """Make all that can fail, and set the widths; after a failure all is as it was."""
+    before = [(group.width, group.width.snapshot()) for group in groups if group.name in moves]
+    try:
+        new = {
+            tensor: _fresh(tensor, axes, moves) for tensor, axes in tensors.items() if _reshapes(tensor, axes, moves)
+        }
+        states = [
+            {p: _fresh_state(p, optimizer.state[p], tensors[p], moves) for p in new if p in optimizer.state}
+            for optimizer in optimizers
+        ]
+        for group in groups:
+            if group.name in moves:
+                group.width.set_units(moves[group.name].after, moves[group.name].capacity)
+        know_importances([group.width for group in groups])
+        drawn = []
+        if any(move.after > move.before for move in moves.values()):
+            inputs = active_inputs(groups)
+            for tensor, axes in tensors.items():
+                first = [moves[group.name].before if group.name in moves else group.width.units for group, _ in axes]
+                drawn += draw_new_units(new.get(tensor, tensor), axes, first, inputs, generator)
+        share_(model, [values for _, values in drawn])
+        return Prepared(new, states, drawn)
+    except BaseException as error:
+        for width, snapshot in before:
+            width.restore(snapshot)
+        # TypeError: a size past what a long holds
+        if isinstance(error, AwnError) or not isinstance(error, RuntimeError | MemoryError | TypeError):
+            raise
+        widest = max(moves, key=lambda name: moves[name].after)
+        raise ResizeError(
+            f"layer {widest!r} cannot be resized to {moves[widest].after:,} units; it stays at {moves[widest].before}. "
+            "If memory is short, set max_units or a lower learning rate for ν (width_lr). Torch says: "
+            + str(error).splitlines()[0]
+        ) from error
+
+
+def commit_(
+    tensors: Mapping[Tensor, GovernedAxes],
+    optimizers: Sequence[Optimizer],
+    moves: Mapping[str, Move],
+    prepared: Prepared,
+) -> None:
+    """Put everything in its place; nothing here can fail."""
+    kept = {tensor: axes for tensor, axes in tensors.items() if tensor not in prepared.new}
+    dropped = {name: (move.after, move.before) for name, move in moves.items()}
+    clear_slots_(kept, optimizers, dropped)
+    for part, values in prepared.drawn:
+        part.copy_(values)
+    for tensor, axes in tensors.items():
+        for _, axis in axes:
+            if tensor in prepared.new:
+                setattr(axis.module, axis.name, prepared.new[tensor])
+            for name in axis.size_names:
+                setattr(axis.module, name, axis.tensor.shape[axis.dim])
+    for optimizer, states in zip(optimizers, prepared.states, strict=True):
+        _rewire_(optimizer, prepared.new, states)
+    for replaced in prepared.new:
+        if replaced.requires_grad:
+            replaced.register_post_accumulate_grad_hook(_refuse_late_gradient)
+
+
+def _refuse_late_gradient(replaced: Tensor) -> None:
+    """Autograd would leave the gradient of an earlier loss on a Parameter that nothing trains any more."""
+    raise ResizeError(
+        f"a gradient arrives at a Parameter of shape {tuple(replaced.shape)} that a resize has replaced since the loss "
+        "was computed. Call resize_ between an optimizer's step and the next forward, not between a forward and its "
+        "backward."
+    )
+
+
+def _reshapes(tensor: Tensor, axes: GovernedAxes, moves: Mapping[str, Move]) -> bool:
+    return _new_shape(tensor, axes, moves) != list(tensor.shape)
+
+
+def _new_shape(tensor: Tensor, axes: GovernedAxes, moves: Mapping[str, Move]) -> list[int]:
+    shape = list(tensor.shape)
+    for group, axis in axes:
+        if group.name in moves:
+            shape[axis.dim] = moves[group.name].capacity * axis.repeat
+    return shape
+
+
+def _fresh(tensor: Tensor, axes: GovernedAxes, moves: Mapping[str, Move]) -> Tensor:
+    """A tensor of the new shape with the kept units in it; a Parameter brings its gradient along."""
+    fresh = tensor.new_zeros(_new_shape(tensor, axes, moves))
+    overlap = tuple(slice(min(old, new)) for old, new in zip(tensor.shape, fresh.shape, strict=True))
+    fresh[overlap] = tensor[overlap]
+    _clear_(fresh, axes, {name: (move.after, move.before) for name, move in moves.items()})
+    if not isinstance(tensor, nn.Parameter):
+        return fresh
+    parameter = nn.Parameter(fresh, requires_grad=tensor.requires_grad)
+    parameter.__dict__.update(tensor.__dict__)  # what users have noted on it, and the hooks that they have set
+    for hook in (tensor._backward_hooks or {}).values():
+        parameter.register_hook(hook)
+    for hook in (tensor._post_accumulate_grad_hooks or {}).values():
+        parameter.register_post_accumulate_grad_hook(hook)
+    if tensor.grad is not None:
+        parameter.grad = _fresh(tensor.grad, axes, moves)
+    return parameter
+
+
+def _fresh_state(parameter: Tensor, state: State, axes: GovernedAxes, moves: Mapping[str, Move]) -> State:
+    return {
+        key: _fresh(value, axes, moves) if isinstance(value, Tensor) and value.shape == parameter.shape else value
+        for key, value in state.items()
+    }
+
+
+def clear_slots_(
+    tensors: Mapping[Tensor, GovernedAxes], optimizers: Sequence[Optimizer], slots: Mapping[str, tuple[int, int]]
+) -> None:
+    """Zero the slots from … to … of each layer in tensors, in their gradients, and in the state of optimizers."""
+    for tensor, axes in tensors.items():
+        states = [optimizer.state[tensor] for optimizer in optimizers if tensor in optimizer.state]
+        like_it = [value for state in states for value in state.values() if isinstance(value, Tensor)]
+        for part in (tensor, tensor.grad if tensor.is_leaf else None, *like_it):
+            if part is not None and part.shape == tensor.shape:
+                _clear_(part, axes, slots)
+
+
+def _clear_(tensor: Tensor, axes: GovernedAxes, slots: Mapping[str, tuple[int, int]]) -> None:
+    """Zero slots of units, as far as the tensor has them."""
+    for group, axis in axes:
+        first, last = slots.get(group.name, (0, 0))
+        start, end = first * axis.repeat, min(last * axis.repeat, tensor.shape[axis.dim])
+        if start < end:
+            tensor.narrow(axis.dim, start, end - start).zero_()
+
+
+def _rewire_(optimizer: Optimizer, new: Mapping[Tensor, Tensor], states: Mapping[Tensor, State]) -> None:
+    """Put the new Parameters in the places of the old ones; groups, options and schedulers stay as they are."""
+    for group in optimizer.param_groups:
+        group["params"] = [new.get(parameter, parameter) for parameter in group["params"]]
+    for old, state in states.items():
+        del optimizer.state[old]
+        optimizer.state[new[old]] = state

@@ -1,0 +1,3 @@
+"""`awn.lightning` is short for `awn.integrations.lightning`."""
+
+from awn.integrations.lightning import AdaptiveWidth as AdaptiveWidth

@@ -1,0 +1,106 @@
+"""The paper's claims: each verdict follows from the numbers of the runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from awn_paper.claims import CLAIMS, Claim, claims_table
+from awn_paper.experiments.anneal import ENDS
+from awn_paper.show import Results
+
+
+def run(score: float, width: float = 10, first: float | None = None, **more: Any) -> dict[str, Any]:
+    start = width if first is None else first
+    return {
+        "test": {"accuracy": score / 100},
+        "widths": {"a": width},
+        "history": {"widths": {"a": [start, width]}},
+        **more,
+    }
+
+
+def results(**cases: list[dict[str, Any]]) -> Results:
+    """Runs by `dataset__label`."""
+    parts = {name: name.split("__") for name in cases}
+    return Results(tuple({"dataset": parts[name][0], "label": parts[name][1], "final": cases[name]} for name in cases))
+
+
+def cut(importance: float) -> list[dict[str, Any]]:
+    shares = {"importance": importance, "random": 0.9, "magnitude": 0.8}
+    curve: dict[str, Any] = {"keep": [1.0, 0.7], **{rule: [0.99, value] for rule, value in shares.items()}}
+    return [run(99.0, measured={"truncation": curve})]
+
+
+def starts(end: float) -> Results:
+    groups = {"relu6, rate 0.01": (200, 100), "relu6, rate 0.1": (20, end), "relu, rate 0.01": (200, 500)}
+    return results(**{f"SpiralHard__{label}": [run(99, last, first)] for label, (first, last) in groups.items()})
+
+
+def annealed(width: float, score: float) -> Results:
+    cases = {label: [run(score, width, 800)] for label in ENDS}
+    return results(**{f"SpiralHard__{label}": runs for label, runs in {**cases, "free": [run(99.4, 600)]}.items()})
+
+
+def depths(usual: float) -> Results:
+    labels = {"kaiming+, 4 layers": (99.0, 97.0), "kaiming, 4 layers": (usual, usual)}
+    return results(**{f"SpiralHard__{label}": [run(score) for score in scores] for label, scores in labels.items()})
+
+
+# For every experiment: results by which its claim holds, and by which it does not.
+BY_EXPERIMENT = {
+    "table1": (
+        results(pol__AWN=[run(97), run(99)], pol__Fixed=[run(99)], MNIST__AWN=[run(98.6)], MNIST__Fixed=[run(99)]),
+        results(pol__AWN=[run(97), run(99)], pol__Fixed=[run(99)], MNIST__AWN=[run(98.4)], MNIST__Fixed=[run(99)]),
+    ),
+    "difficulty": (
+        results(DoubleMoon__AWN=[run(99, 8)], Spiral__AWN=[run(99, 20)], SpiralHard__AWN=[run(99, 200)]),
+        results(DoubleMoon__AWN=[run(99, 8)], Spiral__AWN=[run(99, 300)], SpiralHard__AWN=[run(99, 200)]),
+    ),
+    "start": (starts(120), starts(130)),
+    "anneal": (annealed(300, 99.0), annealed(500, 99.0)),
+    "truncate": (results(Spiral__AWN=cut(0.986)), results(Spiral__AWN=cut(0.984))),
+    "initialisation": (depths(60.0), depths(97.0)),
+}
+
+
+@pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.says)
+def test_a_claim_holds_fails_or_is_not_run_by_its_numbers(claim: Claim) -> None:
+    holds, fails = (claim.judge(case) for case in BY_EXPERIMENT[claim.experiment])
+    assert holds is not None
+    assert holds.holds
+    assert fails is not None
+    assert not fails.holds
+    assert claim.judge(Results(())) is None
+
+
+def test_a_smaller_network_that_is_worse_does_not_count() -> None:
+    claims = [claim for claim in CLAIMS if claim.experiment == "anneal"]
+    assert len(claims) == len(ENDS)
+    for claim in claims:
+        verdicts = [claim.judge(annealed(300, score)) for score in (99.0, 98.0)]  # 99.4 without the prior
+        assert [verdict.holds for verdict in verdicts if verdict is not None] == [True, False]
+
+
+def test_numbers_stand_beside_the_verdict() -> None:
+    table = claims_table(lambda name: BY_EXPERIMENT[name][1] if name in ("table1", "start") else Results(()))
+    said = {row[0]: row[2:] for row in table.rows}
+    assert said["Adaptive networks are as accurate as fixed ones"] == (
+        "1 of 2: pol 98.0 / 99.0, MNIST 98.4 / 99.0 (worse)",
+        "does not hold",
+    )
+    assert said["Under ReLU6 the width ends the same wherever it starts"][0] == "relu6: 20–200 → 100–130"
+    assert said["Deep networks need Kaiming+"] == ("–", "not run")
+
+
+def test_a_lower_loss_is_better() -> None:
+    def translated(loss: float) -> list[dict[str, Any]]:
+        return [{**run(0), "test": {"loss": loss}}]
+
+    (accuracy, *_) = CLAIMS
+    for loss, holds in ((1.4, True), (1.6, False)):
+        verdict = accuracy.judge(results(Multi30k__AWN=translated(loss), Multi30k__Fixed=translated(1.5)))
+        assert verdict is not None
+        assert verdict.holds == holds
+        assert f"Multi30k {loss:.2f} / 1.50" in verdict.found

@@ -1,0 +1,219 @@
+"""The paper's models: what they compute, that every perceptron inside learns its width, and that all of them train."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import awn
+from awn.core.importance import Exponential
+from awn.errors import ArgumentError
+from awn.training.data import Data
+from awn_paper import run as run_module
+from awn_paper.data.dataset import Dataset
+from awn_paper.data.graphs import pack
+from awn_paper.models import GIN, MLP, RNN, Fixed, Learned, ResNet20, Transformer, build
+from awn_paper.models.resnet import Prepare, _shifted_and_flipped
+from awn_paper.run import Job, layer_widths, loss_of, train
+from awn_paper.settings import Settings, Training
+
+LEARNED = Learned(Exponential(rate=0.2))
+PADDING = 9
+
+
+def parts(x: Tensor, y: Tensor) -> tuple[Data, Data, Data]:
+    return tuple(Data(x[rows], y[rows]) for rows in torch.arange(len(y)).split([len(y) - 16, 8, 8]))
+
+
+def images() -> Dataset:
+    y = torch.arange(48) % 2
+    x = torch.randint(0, 100, (48, 3, 8, 8)) + 100 * y[:, None, None, None]
+    return Dataset("images", *parts(x.to(torch.uint8), y), inputs=3, outputs=2)
+
+
+def sequences() -> Dataset:
+    y = torch.arange(48) % 2
+    x = torch.randint(0, 100, (48, 5, 4)) + 100 * y[:, None, None]
+    return Dataset("sequences", *parts(x.to(torch.uint8), y), inputs=4, outputs=2)
+
+
+def points() -> Dataset:
+    x = torch.randn(48, 3)
+    return Dataset("points", *parts(x, (x[:, 0] > 0).long()), inputs=3, outputs=2)
+
+
+def graphs() -> Dataset:
+    """Cycles of three or of six nodes."""
+    y = torch.arange(48) % 2
+    sizes = 3 + 3 * y
+    owner = torch.arange(48).repeat_interleave(sizes)
+    nodes = torch.arange(len(owner))
+    starts = (sizes.cumsum(0) - sizes)[owner]
+    following = starts + (nodes - starts + 1) % sizes[owner]
+    edges = torch.stack([torch.cat([nodes, following]), torch.cat([following, nodes])])
+    packed = pack(torch.ones(len(owner), 2), owner, edges)
+    return Dataset("graphs", *parts(torch.arange(48), y), inputs=2, outputs=2, graphs=packed)
+
+
+def sentences() -> Dataset:
+    """Say what you read: source and target are the same, up to five tokens of 0 … 7, between ends of 8."""
+    x, y = torch.full((48, 7 + 6), PADDING), torch.full((48, 6), PADDING)
+    for row in range(48):
+        said = torch.randint(0, 8, (1 + row % 5,))
+        x[row, : len(said) + 2] = torch.cat([torch.tensor([8]), said, torch.tensor([8])])
+        x[row, 7 : 7 + len(said) + 1] = torch.cat([torch.tensor([8]), said])
+        y[row, : len(said) + 1] = torch.cat([said, torch.tensor([8])])
+    return Dataset("sentences", *parts(x, y), inputs=7, outputs=10, padding=PADDING)
+
+
+CASES = {
+    "mlp": (MLP(layers=2), points, 2),
+    "resnet": (ResNet20(), images, 1),
+    "rnn": (RNN(layers=2, state=8), sequences, 4),
+    "gin": (GIN(convolutions=2, embedding=8), graphs, 3),
+    "gin, mean": (GIN(convolutions=1, embedding=8, pooling="mean"), graphs, 2),
+    "transformer": (Transformer(depth=1, embedding=8, heads=2), sentences, 2),
+}
+cases = pytest.mark.parametrize(("network", "data", "layers"), CASES.values(), ids=CASES)
+
+
+@cases
+def test_every_perceptron_inside_has_the_width_that_is_asked_for(network, data, layers):
+    found = data()
+    fixed, learned = build(network, found, Fixed(5)), build(network, found, LEARNED)
+    assert list(layer_widths(fixed).values()) == [5] * layers
+    assert awn.widths(fixed) == {}
+    assert list(awn.widths(learned).values()) == [12] * layers
+    assert layer_widths(learned).keys() == layer_widths(fixed).keys()
+    assert learned(found.train.x).shape == fixed(found.train.x).shape
+
+
+@cases
+@pytest.mark.parametrize("widths", [Fixed(6), LEARNED], ids=["fixed", "learned"])
+def test_a_run_trains_and_is_recorded(network, data, layers, widths, monkeypatch):
+    found = data()
+    monkeypatch.setattr(run_module, "load", lambda name, fold: found)
+    settings = Settings(found.name, network, widths, Training(3, 16, lr=0.02))
+    record = train(Job(settings, 0, final=True))
+    first, *_, last = record["history"]["data"]
+    assert last < first
+    assert record["test"].keys() == ({"score", "loss"} if found.padding else {"score", "accuracy", "loss"})
+    assert len(record["widths"]) == layers
+    assert bool(record["history"]["widths"]) == (widths is LEARNED)
+
+
+@cases
+def test_an_adaptive_network_becomes_a_plain_one_of_the_same_function(network, data, layers):
+    found = data()
+    model = build(network, found, LEARNED).eval()
+    plain = awn.finalize(model)
+    torch.testing.assert_close(plain(found.test.x), model(found.test.x), rtol=1e-4, atol=1e-5)
+    assert not awn.advanced.find_groups(plain)
+
+
+def test_no_hidden_layer_is_a_linear_model():
+    model = build(ResNet20(), images(), Fixed(0))
+    assert [type(layer) for layer in model[-1]] == [nn.Linear]
+    assert layer_widths(model) == {}
+
+
+def test_a_resnet_of_twenty_layers_has_twenty_layers_with_weights():
+    data = dataclasses.replace(images(), outputs=10)
+    model = build(ResNet20(), data, Fixed(0))
+    weighted = [layer for layer in model.modules() if isinstance(layer, nn.Conv2d | nn.Linear)]
+    assert len(weighted) == 20
+    assert awn.advanced.count_parameters(model) == 269_722  # as is known for CIFAR-10, where shortcuts have no weights
+
+
+def test_images_are_shifted_and_flipped_while_training_alone():
+    x = torch.rand(64, 2, 8, 8) + 1
+    moved = _shifted_and_flipped(x)
+    assert moved.shape == x.shape
+    assert not torch.equal(moved, x)
+    # Whatever the shift, pixels come from the image or from the zeros around it, in both channels alike.
+    for sample in range(4):
+        inside = moved[sample] > 0
+        assert torch.equal(inside[0], inside[1])
+        assert set(moved[sample][inside].tolist()) <= set(x[sample].flatten().tolist())
+    prepare = Prepare(torch.zeros(2), torch.ones(2), augment=True)
+    assert torch.equal(prepare.eval()(x), x)
+    assert not torch.equal(prepare.train()(x), x)
+
+
+def test_a_graph_is_judged_alone_whatever_is_beside_it():
+    data = graphs()
+    model = build(GIN(convolutions=2, embedding=8), data, LEARNED).eval()
+    together = model(torch.tensor([3, 4, 7]))
+    alone = torch.cat([model(torch.tensor([number])) for number in (3, 4, 7)])
+    torch.testing.assert_close(together, alone)
+
+
+def test_a_graph_network_sums_over_neighbours():
+    data = graphs()
+    model = build(GIN(convolutions=1, embedding=8), data, Fixed(4)).eval()
+    seen = []
+    model.layers[0].register_forward_pre_hook(lambda _, args: seen.append(args[0]))
+    model(torch.tensor([0]))
+    batch = data.graphs.batch(torch.tensor([0]))
+    with torch.no_grad():
+        embedded = model.first(batch.x)
+        adjacency = torch.zeros(3, 3)
+        adjacency[batch.edges[1], batch.edges[0]] = 1
+    torch.testing.assert_close(seen[0], embedded + adjacency @ embedded)
+
+
+def test_a_recurrent_network_is_its_formula():
+    data = sequences()
+    model = build(RNN(layers=1, state=8), data, Fixed(4))
+    x = data.train.x.float() / 255
+    with torch.no_grad():
+        state = torch.zeros(len(x), 8)
+        for step in range(5):
+            before = model.from_state(state) if step else 0.0
+            state = torch.tanh(model.from_input(x[:, step]) + before)
+        torch.testing.assert_close(model(data.train.x), model.output(state))
+
+
+def test_a_translator_sees_no_later_word_and_no_padding():
+    data = sentences()
+    model = build(Transformer(depth=2, embedding=8, heads=2), data, Fixed(4)).eval()
+    row = data.train.x[4:5].clone()  # five tokens, the longest
+    logits = model(row)
+    assert logits.shape == (6, 10)
+    later = row.clone()
+    later[0, 7 + 5] = (later[0, 7 + 5] + 1) % 8
+    torch.testing.assert_close(model(later)[:5], logits[:5])
+    assert not torch.allclose(model(later)[5], logits[5])
+    short = data.train.x[1:2]
+    torch.testing.assert_close(model(torch.cat([short, row]))[:3], model(short), rtol=1e-4, atol=1e-5)
+
+
+def test_the_loss_of_sentences_is_the_mean_over_real_tokens():
+    data = sentences()
+    model = build(Transformer(depth=1, embedding=8, heads=2), data, Fixed(4)).eval()
+    part = data.train.rows(torch.arange(6))
+    with torch.no_grad():
+        logits = model(part.x).log_softmax(-1)
+    real = part.y[part.y != PADDING]
+    by_hand = -sum(logits[place, token] for place, token in enumerate(real)) / len(real)
+    assert loss_of(data)(logits, part.y, None).item() == pytest.approx(by_hand.item(), rel=1e-5)
+
+
+def test_a_model_for_other_data_is_refused():
+    with pytest.raises(ArgumentError, match="data set of graphs"):
+        build(GIN(), points(), LEARNED)
+    with pytest.raises(ArgumentError, match="data set of sentences"):
+        build(Transformer(), points(), LEARNED)
+
+
+def test_kaiming_draws_without_knowing_of_the_importance():
+    data = points()
+    wide = Learned(Exponential(rate=0.01), start="kaiming")
+    plus, plain = (build(MLP(layers=3), data, dataclasses.replace(wide, start=s)) for s in ("kaiming+", "kaiming"))
+    weights = [m.hidden2._parameters["weight"][:231, :231].std().item() for m in (plus, plain)]
+    importance = plus.hidden1.width.importance().detach()
+    assert weights[0] == pytest.approx((2 / importance.square().sum().item()) ** 0.5, rel=0.02)
+    assert weights[1] == pytest.approx((2 / 231) ** 0.5, rel=0.02)

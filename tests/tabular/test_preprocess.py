@@ -1,0 +1,327 @@
+"""Laws of the preprocessing: what it learns, that it comes back from JSON to the last bit, and what it refuses."""
+
+import dataclasses
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import sklearn
+
+from awn.errors import ArgumentError, CheckpointError, TableError
+from awn.tabular.encode.preprocess import Preprocessor
+from awn.tabular.read.table import read_table
+
+ROWS = 200
+
+
+def make_tables() -> dict[str, pd.DataFrame]:
+    rng = np.random.default_rng(0)
+    number = rng.normal(size=ROWS) * 3 + 7
+    gappy = np.where(rng.random(ROWS) < 0.2, np.nan, rng.lognormal(size=ROWS))
+    flag = np.array([True, False] * (ROWS // 2), dtype=object)
+    flag[::7] = None
+    word = rng.choice(["red", "green", "blue", "?"], size=ROWS)
+    many = [f"level {i}" for i in rng.geometric(0.02, size=ROWS) % 90]
+    when = pd.Timestamp("2023-11-05") + pd.to_timedelta(rng.integers(0, 9999, ROWS), unit="h")
+    written = pd.Series(when).dt.strftime("%d.%m.%Y").where(pd.Series(rng.random(ROWS) < 0.9), "?")
+    return {
+        "one number": pd.DataFrame({"a": number}),
+        "numbers": pd.DataFrame({"a": number, "b": number**3, "c": rng.integers(0, 9, ROWS)}),
+        "numbers with gaps": pd.DataFrame({"a": number, "b": gappy, "c": gappy[::-1], "flag": flag}),
+        "one category": pd.DataFrame({"w": word}),
+        "categories": pd.DataFrame({"w": word, "many": many, "v": word[::-1]}),
+        "dates": pd.DataFrame({"when": when, "written": written}),
+        "everything": pd.DataFrame(
+            {
+                "w": word,
+                "a": number,
+                "when": when,
+                "b": gappy,
+                "flag": flag,
+                "written": written,
+                "many": many,
+                "one": 1.0,
+            }
+        ),
+    }
+
+
+TABLES = make_tables()
+
+
+@pytest.fixture(params=TABLES)
+def table(request: pytest.FixtureRequest) -> pd.DataFrame:
+    return TABLES[request.param]
+
+
+def through_json(preprocessor: Preprocessor) -> Preprocessor:
+    return Preprocessor.from_json(json.loads(json.dumps(preprocessor.to_json(), allow_nan=False)))
+
+
+def features(frame: pd.DataFrame, new: pd.DataFrame | None = None, **options: Any) -> pd.DataFrame:
+    """The numbers of a table under the names of the features."""
+    fitted = Preprocessor(**options).fit(frame)
+    return pd.DataFrame(fitted.transform(frame if new is None else new), columns=fitted.feature_names)
+
+
+def test_output_is_finite_single_precision_and_has_names(table: pd.DataFrame) -> None:
+    fitted = Preprocessor(max_levels=20).fit(table)
+    out = fitted.transform(table)
+    assert out.dtype == np.float32
+    assert out.shape == (ROWS, len(fitted.feature_names))
+    assert np.isfinite(out).all()
+    assert np.abs(out).max() <= 10
+    assert len(set(fitted.feature_names)) == len(fitted.feature_names)
+
+
+def test_json_brings_it_back_to_the_last_bit(table: pd.DataFrame) -> None:
+    fitted = Preprocessor(max_levels=20).fit(table)
+    restored = through_json(fitted)
+    strange = table.iloc[::-1].assign(**dict.fromkeys(table.columns[:1]))
+    for rows in (table, table.iloc[:1], strange):
+        assert np.array_equal(restored.transform(rows), fitted.transform(rows))
+    assert restored.feature_names == fitted.feature_names
+    assert restored.columns == fitted.columns
+    assert restored.to_json() == fitted.to_json()
+    assert through_json(restored).to_json() == fitted.to_json()
+
+
+def test_order_of_columns_rows_and_other_columns_do_not_matter(table: pd.DataFrame) -> None:
+    fitted = Preprocessor().fit(table)
+    out = fitted.transform(table)
+    shuffled = table[list(table.columns[::-1])].assign(extra="never seen")
+    assert np.array_equal(fitted.transform(shuffled), out)
+    assert np.array_equal(fitted.transform(table.iloc[::-1]), out[::-1])
+    assert np.array_equal(fitted.transform(table.iloc[3:4]), out[3:4])
+    assert fitted.transform(table.iloc[:0]).shape == (0, out.shape[1])
+    assert list(fitted.select(shuffled).columns) == list(table.columns)
+
+
+def test_fit_leaves_the_table_as_it_is(table: pd.DataFrame) -> None:
+    before = table.copy(deep=True)
+    Preprocessor().fit(table).transform(table)
+    pd.testing.assert_frame_equal(table, before)
+
+
+def test_every_missing_value_is_handled_at_prediction(table: pd.DataFrame) -> None:
+    fitted = Preprocessor().fit(table)
+    out = fitted.transform(pd.DataFrame({name: [None, "?"] for name in table.columns}))
+    assert np.isfinite(out).all()
+    assert np.array_equal(out[0], out[1])
+
+
+def test_numbers_have_mean_0_and_deviation_1() -> None:
+    out = features(TABLES["numbers with gaps"].drop(columns="flag"))
+    known = TABLES["numbers with gaps"]["b"].notna()
+    assert list(out.columns) == ["a", "b", "c", "b is missing", "c is missing"]
+    assert out["a"].mean() == pytest.approx(0, abs=1e-6)
+    assert out["a"].std(ddof=0) == pytest.approx(1, abs=1e-6)
+    assert out.loc[known, "b"].mean() == pytest.approx(0, abs=0.02)
+    assert np.array_equal(out["b is missing"] == 1, ~known)
+
+
+def test_missing_number_is_the_median() -> None:
+    out = features(pd.DataFrame({"x": [0, 1, 2, 3, 14, None]}))  # mean 4, median 2, deviation √26
+    assert out["x"].tolist() == pytest.approx([-4, -3, -2, -1, 10, -2] / np.sqrt(26))
+    assert out["x is missing"].tolist() == [0, 0, 0, 0, 0, 1]
+
+
+def test_missing_for_the_first_time_at_prediction() -> None:
+    out = features(pd.DataFrame({"x": [0, 1, 2, 3, 14]}), pd.DataFrame({"x": [None, 2]}))
+    assert list(out.columns) == ["x"]
+    assert out["x"][0] == out["x"][1]
+
+
+def test_far_values_are_cut_and_do_not_flatten_the_others() -> None:
+    values = np.append(np.linspace(-1, 1, 999), 1e29)
+    out = features(pd.DataFrame({"x": values}))["x"]
+    assert out[999] == 10
+    assert out[998] - out[0] > 2
+    assert out[:999].is_monotonic_increasing
+    few = features(pd.DataFrame({"x": [18, 25, 31, 40, 52, 60, 999_999_999]}))["x"]
+    assert few[5] - few[0] > 0.2
+    sparse = features(pd.DataFrame({"x": [0] * 90 + [1, 2, 3, 4, 5, 6, 7, 8, 9, 1e12]}))["x"]
+    assert sparse[98] - sparse[0] > 0.2
+
+
+def test_booleans_in_any_writing() -> None:
+    fitted = Preprocessor().fit(pd.DataFrame({"x": ["yes", "no", "no", "no"]}))
+    new = [["YES", "no"], [True, False], [1, 0], [1.0, 0.0], ["true", "F"]]
+    outs = [fitted.transform(pd.DataFrame({"x": values})) for values in new]
+    expected = (np.array([[1.0], [0.0]]) - 0.25) / np.sqrt(3 / 16)
+    for out in outs:
+        assert out == pytest.approx(expected)
+
+
+def test_categories_missing_unseen_and_rare() -> None:
+    frame = pd.DataFrame({"x": ["a", "b ", "a", None, "?", "b", "a", "c", "d"]})
+    new = pd.DataFrame({"x": ["a", "b", "", "c", "never seen"]})
+    out = features(frame, new)
+    assert list(out.columns) == ["x is missing", "x = a", "x = b", "x = c", "x = d"]
+    rows = [[0, 1, 0, 0, 0], [0, 0, 1, 0, 0], [1, 0, 0, 0, 0], [0, 0, 0, 1, 0], [0, 0, 0, 0, 0]]
+    assert out.to_numpy().tolist() == rows
+    grouped = features(frame, new, max_levels=4)
+    assert list(grouped.columns) == ["x is missing", "x = a", "x = b", "x = (rare)"]
+    assert grouped.to_numpy().tolist() == [[0, 1, 0, 0], [0, 0, 1, 0], [1, 0, 0, 0], [0, 0, 0, 1], [0, 0, 0, 1]]
+
+
+def test_categories_of_whole_numbers_are_the_same_with_and_without_gaps() -> None:
+    fitted = Preprocessor(kinds={"x": "category"}).fit(pd.DataFrame({"x": [1, 2, 3, 1]}))
+    assert fitted.feature_names == ["x = 1", "x = 2", "x = 3"]
+    for values in ([2], [2.0, None], ["2"], pd.array([2, None], dtype="Int64")):
+        assert fitted.transform(pd.DataFrame({"x": values}))[0].tolist() == [0, 1, 0]
+
+
+def test_codes_in_a_file_of_few_rows(tmp_path: Path) -> None:
+    (tmp_path / "train.csv").write_text("code,n\n007,1\nA12,2\n007,3\n")
+    (tmp_path / "new.csv").write_text("code,n\n007,1\n")
+    fitted = Preprocessor().fit(read_table(tmp_path / "train.csv"))
+    new = read_table(tmp_path / "new.csv", as_text=fitted.category_columns)
+    assert fitted.transform(new)[0, 1:].tolist() == [1, 0]
+
+
+def test_dates_become_days_and_the_parts_that_vary() -> None:
+    when = ["2024-01-29 06:00", "2024-02-28 06:00", "2024-03-04 06:00"]
+    fitted = Preprocessor().fit(pd.DataFrame({"t": when}))
+    assert fitted.feature_names == ["t: days", "t: month", "t: weekday"]
+    days, month, weekday = np.array([0, 30, 35.0]), np.array([1, 2, 3.0]), np.array([0, 2, 0.0])
+    expected = np.column_stack([(part - part.mean()) / part.std() for part in (days, month, weekday)])
+    assert fitted.transform(pd.DataFrame({"t": when})) == pytest.approx(expected, abs=1e-6)
+    assert fitted.transform(pd.DataFrame({"t": pd.to_datetime(when)})) == pytest.approx(expected, abs=1e-6)
+    zoned = pd.to_datetime(when, utc=True).tz_convert("America/New_York")
+    assert fitted.transform(pd.DataFrame({"t": zoned})) == pytest.approx(expected, abs=1e-6)
+    hours = Preprocessor().fit(pd.DataFrame({"t": pd.to_datetime(["2024-01-01 01:00", "2024-01-01 02:00", None])}))
+    assert hours.feature_names == ["t: days", "t: hour", "t is missing"]
+
+
+def test_dropped_columns_are_said_and_not_needed() -> None:
+    frame = pd.DataFrame({"a": [1, 2], "one": [3, 3], "none": [None, None]})
+    fitted = Preprocessor().fit(frame)
+    assert fitted.feature_names == ["a"]
+    assert fitted.notes == ["'one': dropped: it is 3 in every row", "'none': dropped: every value is missing"]
+    assert fitted.transform(frame[["a"]]).tolist() == [[-1], [1]]
+    assert list(fitted.select(frame[["a"]]).columns) == ["a", "one", "none"]
+
+
+def test_names_that_are_no_strings() -> None:
+    fitted = Preprocessor().fit(pd.DataFrame(np.arange(6.0).reshape(3, 2)))
+    assert fitted.feature_names == ["0", "1"]
+    assert through_json(fitted).transform(pd.DataFrame({1: [1.0], 0: [0.0]})).shape == (1, 2)
+
+
+@pytest.mark.parametrize("name", ["one number", "numbers", "numbers with gaps"])
+def test_numeric_pieces_are_the_whole_preprocessing(name: str) -> None:
+    frame = TABLES[name]
+    fitted = Preprocessor().fit(frame)
+    pieces = fitted.numeric_pieces()
+    assert pieces is not None
+    assert list(pieces.columns) == list(frame.columns)
+    x = frame[list(pieces.columns)].astype(float).to_numpy()
+    filled = np.where(np.isnan(x), pieces.medians, x)
+    scaled = ((filled - pieces.means) / pieces.scales).clip(-pieces.clip, pieces.clip)
+    by_hand = np.hstack([scaled, np.isnan(x)[:, pieces.indicators]]).astype(np.float32)
+    assert np.array_equal(by_hand, fitted.transform(frame))
+    again = through_json(fitted).numeric_pieces()
+    assert again is not None
+    for field in dataclasses.fields(pieces):
+        assert np.array_equal(getattr(pieces, field.name), getattr(again, field.name))
+
+
+@pytest.mark.parametrize("name", ["one category", "dates", "everything"])
+def test_other_tables_have_no_numeric_pieces(name: str) -> None:
+    assert Preprocessor().fit(TABLES[name]).numeric_pieces() is None
+
+
+@pytest.mark.parametrize(
+    ("new", "says"),
+    [
+        pytest.param({"age": [1, "old"]}, "'age', row 1 (the first is 0): 'old' is not a number. Write", id="word"),
+        pytest.param({"age": ["1,200", 3]}, "'1,200' is not a number. Write numbers like 1234.5", id="thousands"),
+        pytest.param({"age": [1, np.inf]}, "'age', row 1 (the first is 0): an infinite value", id="infinity"),
+        pytest.param({"age": [-1e31, 1]}, "'age', row 0 (the first is 0): -1e+31 is beyond", id="huge"),
+        pytest.param({"when": ["?", "soon"]}, "'when', row 1 (the first is 0): 'soon' is not a date like", id="date"),
+        pytest.param({"when": ["?", "2024-01-31"]}, "'2024-01-31' is not a date like 31.01.2024", id="other format"),
+        pytest.param({"member": ["yes", "2"]}, "row 1 (the first is 0): '2' is not true or false", id="boolean"),
+    ],
+)
+def test_value_of_the_wrong_kind_at_prediction(new: dict[str, Any], says: str) -> None:
+    frame = pd.DataFrame({"age": [1, 2], "when": ["31.01.2024", "01.02.2024"], "member": ["yes", "no"]})
+    with pytest.raises(TableError) as caught:
+        Preprocessor().fit(frame).transform(frame.assign(**new))
+    assert says in str(caught.value)
+
+
+def test_missing_columns_are_named_with_near_misses() -> None:
+    frame = pd.DataFrame({"age": [1, 2], "job": ["x", "y"], "pay": [3, 4]})
+    fitted = Preprocessor().fit(frame)
+    with pytest.raises(TableError, match=r"no column 'age', 'pay', but .* Did you mean 'Age'\? It has 'Age', 'job'\."):
+        fitted.transform(pd.DataFrame({"Age": [1], "job": ["x"]}))
+    with pytest.raises(TableError, match=r"no column 'age', 'job', 'pay', .* It has no columns\."):
+        fitted.select(pd.DataFrame())
+
+
+def test_bad_calls() -> None:
+    frame = pd.DataFrame({"a": [1, 2]})
+    with pytest.raises(ArgumentError, match=r"learned nothing yet: call fit\(frame\) first"):
+        Preprocessor().transform(frame)
+    with pytest.raises(ArgumentError, match="must be a pandas DataFrame, got ndarray"):
+        Preprocessor().fit(frame.to_numpy())
+    with pytest.raises(ArgumentError, match="max_levels must be a whole number of at least 2, got 1"):
+        Preprocessor(max_levels=1)
+    with pytest.raises(TableError, match="has 1 row, and one sample is too little"):
+        Preprocessor().fit(frame[:1])
+    with pytest.raises(TableError, match="has no rows"):
+        Preprocessor().fit(frame[:0])
+    with pytest.raises(TableError, match="more than one column named 'b'"):
+        Preprocessor().fit(frame).transform(pd.DataFrame([[1, 2, 3]], columns=["a", "b", "b"]))
+
+
+def test_failed_fit_keeps_what_was_learned() -> None:
+    fitted = Preprocessor().fit(pd.DataFrame({"a": [1, 2]}))
+    with pytest.raises(TableError, match=r"'b', row 1 .*infinite"):
+        fitted.fit(pd.DataFrame({"b": [1, np.inf]}))
+    assert fitted.transform(pd.DataFrame({"a": [1, 2]})).tolist() == [[-1], [1]]
+
+
+def damage(data: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    yield "no dict", [1]
+    yield "empty", {}
+    yield "later format", {**data, "format": 2}
+    for key in sorted(set(data) - {"format"}):
+        yield f"without {key}", {name: value for name, value in data.items() if name != key}
+    yield "numbers lost", {**data, "numbers": None}
+    yield "categories lost", {**data, "categories": None}
+    yield "dates lost", {**data, "dates": {}}
+    yield "a column lost", {**data, "columns": data["columns"][1:]}
+    yield "no columns", {**data, "columns": []}
+    yield "strange column", {**data, "columns": [{"title": "a"}]}
+    yield "words for numbers", {**data, "numbers": {**data["numbers"], "means": ["a"]}}
+    yield "medians cut", {**data, "numbers": {**data["numbers"], "medians": data["numbers"]["medians"][:1]}}
+    yield "deviations cut", {**data, "numbers": {**data["numbers"], "deviations": []}}
+
+
+DAMAGED = dict(damage(Preprocessor().fit(TABLES["everything"]).to_json()))
+
+
+@pytest.mark.parametrize("case", DAMAGED)
+def test_damaged_json_is_refused(case: str) -> None:
+    with pytest.raises(CheckpointError, match=r"damaged or was edited|no preprocessing of format 1"):
+        Preprocessor.from_json(DAMAGED[case])
+
+
+def test_settings_of_scikit_learn_do_not_matter() -> None:
+    frame = TABLES["everything"]
+    expected = Preprocessor().fit(frame).transform(frame)
+    with sklearn.config_context(transform_output="pandas"):
+        assert np.array_equal(Preprocessor().fit(frame).transform(frame), expected)
+
+
+def test_ten_thousand_columns() -> None:
+    values = np.random.default_rng(0).normal(size=(20, 10_000))
+    values[3, ::2] = np.nan
+    frame = pd.DataFrame(values, columns=[f"c{i}" for i in range(10_000)])
+    assert through_json(Preprocessor().fit(frame)).transform(frame).shape == (20, 15_000)
