@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 import awn
 from awn.datasets import spiral, split
+from awn.loss import terms
 from awn.report import Confusion, LayerCurve, ReportData, Residuals, TruncationPoint
 
 EPOCHS = 10
@@ -53,20 +54,23 @@ def _train(
     model = awn.AdaptiveMLP(2, outputs, hidden_layers=3, activation="relu6", importance=family)
     optimizer = torch.optim.Adam(awn.param_groups(model, lr=0.01, width_lr=0.05))
     history: list[dict[str, Any]] = []
+    prior = awn.Prior(weight_scale=1.0)
     for epoch in range(1, EPOCHS + 1):
         started = time.perf_counter()
         for rows in torch.randperm(len(x)).split(32):
-            loss = awn.objective(likelihood(model(x[rows]), y[rows]), model, len(x), prior=awn.Prior(weight_scale=1.0))
+            nll = likelihood(model(x[rows]), y[rows])
             optimizer.zero_grad()
-            loss.backward()
+            awn.objective(nll, model, len(x), prior=prior).backward()
             optimizer.step()
             awn.resize_(model, optimizer)
+        found = {name: term.item() for name, term in terms(nll, model, len(x), prior=prior).items()}
         now = score(model, *held)
         best = now > max((row["score"] for row in history), default=float("-inf"))
         history.append(
             {
                 "epoch": epoch,
-                **loss.terms(),
+                **found,
+                "total": sum(found.values()),
                 "score": now,
                 "train_score": score(model, x, y),
                 "lr": 0.01,

@@ -104,9 +104,9 @@ def report(
     quiet: Quiet = False,
 ) -> None:
     """Write all tables and figures, ours beside the paper's, from the results that are there."""
-    from awn_paper.report import write_report
+    from awn_paper.document import write_document
 
-    files = write_report(root, document, pictures, page or root / "report.html", png=png)
+    files = write_document(root, document, pictures, page or root / "report.html", png=png)
     say(f"{len(files)} files: {document}, {page or root / 'report.html'}, pictures in {pictures}", quiet=quiet)
 
 
@@ -122,7 +122,7 @@ def bench(
 
     Example:  awn bench --only step
     """
-    from awn_paper.bench.record import BENCHMARKS, Rows, markdown, record
+    from awn_paper.bench.record import BENCHMARKS, BenchmarkRows, markdown, record
 
     folder = given or _MEASURED
     if show:
@@ -133,7 +133,7 @@ def bench(
             f"--quick measures nothing worth keeping: name a folder other than {_MEASURED} for it, --out."
         )
 
-    def print_rows(name: str, rows: Rows) -> None:
+    def print_rows(name: str, rows: BenchmarkRows) -> None:
         if not as_json:
             print_table(BENCHMARKS[name].TITLE, *as_table(rows))
 

@@ -11,8 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.optim import SGD, Adam
-from torch.optim import Optimizer as TorchOptimizer
+from torch.optim import SGD, Adam, Optimizer
 
 from awn.basics.plain import short, to_plain
 from awn.basics.thin import thin
@@ -158,7 +157,7 @@ def _fit(model: nn.Module, data: Dataset, job: Job, scratch: Path | None, resume
     )
 
 
-def make_optimizer(model: nn.Module, training: Training) -> TorchOptimizer:
+def make_optimizer(model: nn.Module, training: Training) -> Optimizer:
     """Adam or SGD; ν, biases and norms are never decayed."""
     groups = param_groups(model, training.lr, weight_decay=training.weight_decay)
     if training.optimizer == "sgd":

@@ -15,7 +15,7 @@ from awn.errors import ArgumentError
 from awn.training.schedule import Milestones, Plateau, Schedule
 from awn_paper.models import Network, Widths
 
-Optimizer = Literal["adam", "sgd"]
+OptimizerName = Literal["adam", "sgd"]
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Training:
 
     epochs: int
     batch_size: int = 128
-    optimizer: Optimizer = "adam"
+    optimizer: OptimizerName = "adam"
     lr: float = 0.01
     weight_decay: float = 0.0
     momentum: float = 0.0

@@ -15,32 +15,32 @@ from awn.basics.text_table import as_table
 from awn.cli.app import app
 from awn.errors import ArgumentError
 from awn_paper.bench import answer, memory, resize
-from awn_paper.bench.cases import CASES, QUICK_CASES, Case, adam, adaptive_step, fixed_step
+from awn_paper.bench.pairs import PAIRS, QUICK_PAIRS, NetworkPair, adam, adaptive_step, fixed_step
 from awn_paper.bench.record import BENCHMARKS, markdown, record
 from cli_cases import Run, one_sentence
 
-every_case = pytest.mark.parametrize("case", [*CASES, *QUICK_CASES], ids=lambda case: case.name)
+every_pair = pytest.mark.parametrize("pair", [*PAIRS, *QUICK_PAIRS], ids=lambda pair: pair.name)
 
 
-@every_case
-def test_both_networks_of_a_case_are_the_same_but_for_the_learned_widths(case: Case) -> None:
-    fixed, adaptive = case.fixed(), case.adaptive()
+@every_pair
+def test_both_networks_of_a_pair_are_the_same_but_for_the_learned_widths(pair: NetworkPair) -> None:
+    fixed, adaptive = pair.fixed(), pair.adaptive()
     assert awn.widths(adaptive)
     assert awn.advanced.count_parameters(adaptive) == sum(p.numel() for p in fixed.parameters())
 
 
-@every_case
-def test_no_width_takes_up_more_than_a_tenth_above_its_units(case: Case) -> None:
+@every_pair
+def test_no_width_takes_up_more_than_a_tenth_above_its_units(pair: NetworkPair) -> None:
     """A capacity far above the width would be measured in place of the width."""
-    for group in awn.advanced.find_groups(case.adaptive()):
+    for group in awn.advanced.find_groups(pair.adaptive()):
         assert group.width.capacity <= max(32, 1.11 * group.width.units)
 
 
-@pytest.mark.parametrize("case", QUICK_CASES, ids=lambda case: case.name)
-def test_a_changing_step_changes_every_width_and_a_steady_one_none(case: Case) -> None:
-    x, y = case.batch()
+@pytest.mark.parametrize("pair", QUICK_PAIRS, ids=lambda pair: pair.name)
+def test_a_changing_step_changes_every_width_and_a_steady_one_none(pair: NetworkPair) -> None:
+    x, y = pair.batch()
     for changing in (False, True):
-        model = case.adaptive()
+        model = pair.adaptive()
         start = awn.widths(model)
         step = adaptive_step(model, adam(model), x, y, changing=changing)
         seen = []
@@ -52,8 +52,8 @@ def test_a_changing_step_changes_every_width_and_a_steady_one_none(case: Case) -
 
 
 def test_a_step_that_does_not_do_what_is_measured_is_not_measured() -> None:
-    case = QUICK_CASES[0]
-    model, (x, y) = case.adaptive(), case.batch()
+    pair = QUICK_PAIRS[0]
+    model, (x, y) = pair.adaptive(), pair.batch()
     step = adaptive_step(model, adam(model), x, y)
     awn.advanced.find_groups(model)[0].width.move_to_(5)
     with pytest.raises(AssertionError, match="widths"):
@@ -61,9 +61,9 @@ def test_a_step_that_does_not_do_what_is_measured_is_not_measured() -> None:
 
 
 def test_the_peak_of_a_step_is_at_least_its_weights_gradients_and_moments() -> None:
-    case = CASES[2]
-    x, y = case.batch()
-    model = case.fixed()
+    pair = PAIRS[2]
+    x, y = pair.batch()
+    model = pair.fixed()
     weights = sum(p.numel() * p.element_size() for p in model.parameters())
     peak = memory._peak(model, x, y, fixed_step)
     assert 4 * weights < peak < 5 * weights

@@ -13,10 +13,10 @@ import pytest
 
 from awn.core.importance import Exponential
 from awn.files.provenance import origin
+from awn_paper.document import _results, write_document
 from awn_paper.experiments import EXPERIMENTS, find_experiment
 from awn_paper.pictures import picture
 from awn_paper.protocol import Experiment, Protocol
-from awn_paper.report import _results, write_report
 from awn_paper.show import Plot, Results, Series, Table
 from awn_paper.store import Store
 from paper_cases import run_here, tiny
@@ -89,7 +89,7 @@ def test_the_report_has_every_experiment_with_the_papers_figures_and_ours(root, 
     (root / "notes").mkdir(exist_ok=True)
     (root / "notes" / "truncate.md").write_text("An honest word.")
     document, page = tmp_path / "docs" / "paper.md", tmp_path / "report.html"
-    files = write_report(root, document, tmp_path / "docs" / "images" / "paper", page)
+    files = write_document(root, document, tmp_path / "docs" / "images" / "paper", page)
     text = document.read_text()
     for experiment, _ in EXPERIMENTS.values():
         assert f"## {experiment.title}" in text
@@ -111,7 +111,7 @@ def test_the_report_has_every_experiment_with_the_papers_figures_and_ours(root, 
 def test_pictures_come_as_png_too(root, tmp_path):
     for name in ("truncate", "remove"):
         shutil.copytree(root / name, tmp_path / "found" / name)
-    write_report(tmp_path / "found", tmp_path / "paper.md", tmp_path / "images", tmp_path / "page.html", png=True)
+    write_document(tmp_path / "found", tmp_path / "paper.md", tmp_path / "images", tmp_path / "page.html", png=True)
     kinds = {kind: {path.stem for path in (tmp_path / "images").glob(f"*.{kind}")} for kind in ("svg", "png")}
     assert kinds["svg"] == kinds["png"] >= {"remove-first-small", "remove-each-small"}
 
@@ -120,7 +120,7 @@ def test_the_document_says_what_the_results_say(tmp_path):
     """What `awn paper report` would write now is what is there."""
     project = Path(__file__).parents[2]
     document = tmp_path / "docs" / "paper.md"
-    write_report(
+    write_document(
         project / "results" / "paper", document, tmp_path / "docs" / "images" / "paper", tmp_path / "page.html"
     )
     assert document.read_text() == (project / "docs" / "paper.md").read_text()
@@ -192,7 +192,7 @@ def test_claims_go_by_the_papers_protocol_only_where_all_of_a_data_set_was_run(r
             content = json.loads((found / run).read_text())
             content["test"]["accuracy"] = 0.123
             (found / run).write_text(json.dumps(content))
-        write_report(found, tmp_path / "paper.md", tmp_path / "images", tmp_path / "page.html")
+        write_document(found, tmp_path / "paper.md", tmp_path / "images", tmp_path / "page.html")
         text = (tmp_path / "paper.md").read_text()
         claim[label] = next(line for line in text.splitlines() if "as accurate as fixed" in line)
         assert text.count("About the small profile.") == 1
@@ -225,7 +225,7 @@ def test_the_report_says_which_commits_made_the_runs_by_a_command_that_can_be_ty
             run = json.loads((found / name).read_text())
             run["from"] |= {"commit": "of-the-run", "date": "2026-01-02T03:04:05"}
             (found / name).write_text(json.dumps(run))
-    write_report(found, tmp_path / "paper.md", tmp_path / "images", tmp_path / "page.html")
+    write_document(found, tmp_path / "paper.md", tmp_path / "images", tmp_path / "page.html")
     text = (tmp_path / "paper.md").read_text()
     assert "`awn paper run table1 --only 'two words'` (of-the-run; 2026-01-02)" in text
     assert "of-the-outcome" not in text

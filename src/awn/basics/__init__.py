@@ -1,1 +1,1 @@
-"""Vocabulary and argument checks. Nothing here knows about layers."""
+"""Vocabulary, argument checks, plain values, text tables and timing. Nothing here knows about layers."""

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from awn.report.data import ReportData, Row
+from awn.report.data import EpochRow, ReportData
 from awn.report.epoch_plots import drawn_rows
-from awn.report.figure import Figure, figure, line
+from awn.report.figure import Figures, figure, line
 from awn.report.markup import Section, plot, plots, table
 
-Figures = dict[str, Figure]
-Runs = dict[str, ReportData]  # by a name that no two have in common
+NamedRuns = dict[str, ReportData]  # by a name that no two have in common
 
 
 def comparison_sections(runs: Sequence[ReportData], figures: Figures) -> list[Section]:
@@ -28,29 +27,29 @@ def comparison_sections(runs: Sequence[ReportData], figures: Figures) -> list[Se
     return [section for section in made if section is not None]
 
 
-def _named(runs: Sequence[ReportData]) -> Runs:
+def _named(runs: Sequence[ReportData]) -> NamedRuns:
     """The runs by their titles, numbered where titles are the same."""
     titles = [run.title for run in runs]
-    named: Runs = {}
+    named: NamedRuns = {}
     for i, run in enumerate(runs):
         place = titles[:i].count(run.title) + 1
         named[f"{run.title} ({place})" if titles.count(run.title) > 1 else run.title] = run
     return named
 
 
-def _results(runs: Runs) -> Section:
+def _results(runs: NamedRuns) -> Section:
     columns = list(dict.fromkeys(label for run in runs.values() for label, _ in run.headline))
     rows = [(name, *(dict(run.headline).get(label) for label in columns)) for name, run in runs.items()]
     says = "The figures that each run ended with."
     return Section("results", "Results", says, table(("run", *columns), rows, "Results"))
 
 
-def _scores(runs: Runs, figures: Figures) -> Section | None:
+def _scores(runs: NamedRuns, figures: Figures) -> Section | None:
     says = "The score after every epoch, a line for each run: on rows kept from training, where there are any."
     return _by_score(runs, figures, "score", "Score over time", says, _score_curve, "epoch")
 
 
-def _tradeoffs(runs: Runs, figures: Figures) -> Section | None:
+def _tradeoffs(runs: NamedRuns, figures: Figures) -> Section | None:
     says = (
         "What each run scores when its least important units are cut off: the higher and the further left, the better."
     )
@@ -58,7 +57,7 @@ def _tradeoffs(runs: Runs, figures: Figures) -> Section | None:
 
 
 def _by_score(
-    runs: Runs,
+    runs: NamedRuns,
     figures: Figures,
     key: str,
     heading: str,
@@ -94,7 +93,7 @@ def _tradeoff_curve(run: ReportData) -> tuple[list[Any], list[Any]]:
     return [point.parameters for point in points], [point.score for point in points]
 
 
-def _units(runs: Runs, figures: Figures) -> Section | None:
+def _units(runs: NamedRuns, figures: Figures) -> Section | None:
     curves = []
     for place, (name, run) in enumerate(runs.items()):
         rows = [row for row in drawn_rows(run.history) if row.get("widths")]
@@ -107,11 +106,11 @@ def _units(runs: Runs, figures: Figures) -> Section | None:
     return Section("units-over-time", "Units over time", says, plot("units", says))
 
 
-def _all_units(row: Row) -> int:
+def _all_units(row: EpochRow) -> int:
     return sum(row["widths"].values())
 
 
-def _differences(runs: Runs) -> Section | None:
+def _differences(runs: NamedRuns) -> Section | None:
     facts = [{**run.environment, **run.settings} for run in runs.values()]
     names = list(dict.fromkeys(name for own in facts for name in own))
     differing = [name for name in names if len({str(own.get(name)) for own in facts}) > 1]
@@ -122,7 +121,7 @@ def _differences(runs: Runs) -> Section | None:
     return Section("differences", "What differs", says, table(("run", *differing), rows, "What differs"))
 
 
-def _notes(runs: Runs) -> Section | None:
+def _notes(runs: NamedRuns) -> Section | None:
     notes = dict.fromkeys(note for run in runs.values() for note in run.notes)
     rows = []
     for note in notes:

@@ -12,7 +12,7 @@ from awn.errors import ArgumentError
 
 Task = Literal["classification", "regression"]
 Value = str | int | float | None
-Row = Mapping[str, Any]
+EpochRow = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class ReportData:
     task: Task
     score_name: str
     headline: Sequence[tuple[str, Value]] = field(default_factory=list)
-    history: Sequence[Row] = field(default_factory=list)
+    history: Sequence[EpochRow] = field(default_factory=list)
     layers: Sequence[LayerCurve] = field(default_factory=list)
     truncation: Sequence[TruncationPoint] = field(default_factory=list)
     activations: Mapping[str, Mapping[str, Sequence[float]]] = field(default_factory=dict)

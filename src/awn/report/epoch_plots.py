@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from awn.basics.thin import thin
-from awn.report.data import ReportData, Row
+from awn.report.data import EpochRow, ReportData
 from awn.report.figure import MOST_LINES, MOST_POINTS, Figure, band, figure, finite, line, upright
 
 LOSS_TERMS = {
@@ -19,23 +19,23 @@ LOSS_TERMS = {
 }
 
 
-def best_row(history: Sequence[Row]) -> int | None:
+def best_row(history: Sequence[EpochRow]) -> int | None:
     """The place of the best epoch, if any is marked."""
     return max((place for place, row in enumerate(history) if row.get("best")), default=None)
 
 
-def drawn_rows(history: Sequence[Row]) -> list[Row]:
+def drawn_rows(history: Sequence[EpochRow]) -> list[EpochRow]:
     """The epochs that are drawn: all, or evenly spaced ones and the best."""
     best = best_row(history)
     return [history[place] for place in thin(len(history), MOST_POINTS, () if best is None else (best,))]
 
 
-def layer_names(history: Sequence[Row]) -> list[str]:
+def layer_names(history: Sequence[EpochRow]) -> list[str]:
     """The layers of all epochs, in the order of their first appearance."""
     return list(dict.fromkeys(name for row in history for name in row.get("widths") or {}))
 
 
-def widths_plot(history: Sequence[Row]) -> Figure:
+def widths_plot(history: Sequence[EpochRow]) -> Figure:
     """The width of every layer over the epochs: a line each, or a band and its middle if they are many."""
     rows = drawn_rows(history)
     epochs = [row["epoch"] for row in rows]
@@ -68,7 +68,7 @@ def score_plot(data: ReportData) -> Figure:
     return figure(traces, "epoch", data.score_name, **_best_mark(data.history))
 
 
-def loss_plot(history: Sequence[Row]) -> Figure:
+def loss_plot(history: Sequence[EpochRow]) -> Figure:
     """The terms of the loss over the epochs; those that are always 0 are left out."""
     rows = drawn_rows(history)
     epochs = [row["epoch"] for row in rows]
@@ -82,7 +82,7 @@ def loss_plot(history: Sequence[Row]) -> Figure:
     return figure(traces, "epoch", "loss (log scale)" if wide else "loss", yaxis=scale)
 
 
-def _best_mark(history: Sequence[Row]) -> dict[str, Any]:
+def _best_mark(history: Sequence[EpochRow]) -> dict[str, Any]:
     best = best_row(history)
     if best is None:
         return {}

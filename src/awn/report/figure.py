@@ -15,6 +15,7 @@ from awn.basics.plain import short
 from awn.errors import MissingExtraError
 
 Figure = dict[str, Any]
+Figures = dict[str, Figure]  # by the key of their place in the page
 
 MOST_POINTS = 1000  # of a curve over epochs
 MOST_UNITS = 400  # of a curve over units, whose plots are small

@@ -14,7 +14,7 @@ from awn.errors import ArgumentError
 from awn.files.write import write_files
 from awn.report.comparison import comparison_sections
 from awn.report.data import ReportData
-from awn.report.figure import Figure, plotly_js
+from awn.report.figure import Figures, plotly_js
 from awn.report.markup import Section, cards, escape, fill, packaged
 from awn.report.sections import run_sections
 from awn.report.slider import slider_steps
@@ -30,7 +30,7 @@ def write_report(path: Path | str, data: ReportData) -> None:
     >>> path.read_text(encoding="utf-8")[:15]
     '<!doctype html>'
     """
-    figures: dict[str, Figure] = {}
+    figures: Figures = {}
     sections = run_sections(data, figures)
     steps = slider_steps(data) if "tradeoff" in figures else []
     write_page(path, data.title, cards(data.headline) if data.headline else "", sections, figures, steps)
@@ -40,7 +40,7 @@ def write_comparison(path: Path | str, runs: Sequence[ReportData]) -> None:
     """Write a report of several runs: their results in a table, their curves in the same plots, and what differs."""
     if not runs:
         raise ArgumentError("there is no run to compare: give at least one.")
-    figures: dict[str, Figure] = {}
+    figures: Figures = {}
     sections = comparison_sections(runs, figures)
     write_page(path, f"Comparison of {len(runs)} runs" if len(runs) > 1 else runs[0].title, "", sections, figures)
 
@@ -50,7 +50,7 @@ def write_page(
     title: str,
     headline: str,
     sections: Sequence[Section],
-    figures: dict[str, Figure],
+    figures: Figures,
     steps: Sequence[dict[str, Any]] = (),
 ) -> None:
     """Write sections, and the figures that they have places for, as one file. `steps` are those of a slider."""

@@ -7,13 +7,11 @@ from typing import Any
 
 from awn.report.data import Confusion, ReportData
 from awn.report.epoch_plots import LOSS_TERMS, best_row, drawn_rows, layer_names, loss_plot, score_plot, widths_plot
-from awn.report.figure import MOST_LINES, Figure, finite
+from awn.report.figure import MOST_LINES, Figures, finite
 from awn.report.markup import Section, chooser, items, plot, plots, table
 from awn.report.result_plots import confusion_plot, drawn_pairs, predicted_plot, residual_plot, tradeoff_plot
 from awn.report.slider import slider
 from awn.report.unit_plots import activation_plot, importance_plot
-
-Figures = dict[str, Figure]
 
 
 def run_sections(data: ReportData, figures: Figures) -> list[Section]:

@@ -1,1 +1,1 @@
-"""Many runs: worker processes on one machine, or a Ray cluster."""
+"""Many runs: a manager that makes each one once, on worker processes of one machine or a Ray cluster."""

@@ -11,8 +11,8 @@ from typing import Any, Generic, TypeVar
 from awn.errors import ArgumentError, AwnError, CheckpointError, TableError
 from awn.runs.workers import Tasks, Workers
 
-Run = TypeVar("Run", bound=Hashable)
-Result = TypeVar("Result")
+RunT = TypeVar("RunT", bound=Hashable)
+ResultT = TypeVar("ResultT")
 #: Takes a sentence for people.
 Tell = Callable[[str], None]
 
@@ -29,27 +29,27 @@ class Failure:
     trace: str = ""
 
 
-class RunRecipe(ABC, Generic[Run, Result]):
+class RunRecipe(ABC, Generic[RunT, ResultT]):
     """What a manager must know of the runs that it is asked for."""
 
     @abstractmethod
-    def find(self, run: Run) -> Result | None:
+    def find(self, run: RunT) -> ResultT | None:
         """The result of a run that is finished."""
 
     @abstractmethod
-    def call(self, run: Run) -> tuple[Any, ...]:
+    def call(self, run: RunT) -> tuple[Any, ...]:
         """What a worker calls to make a run: a function, and its arguments."""
 
     @abstractmethod
-    def keep(self, run: Run, returned: Any) -> Result | Failure:
+    def keep(self, run: RunT, returned: Any) -> ResultT | Failure:
         """Keep what the worker's call returned; its result."""
 
     @abstractmethod
-    def say(self, run: Run, outcome: Result | Failure, left: int) -> None:
+    def say(self, run: RunT, outcome: ResultT | Failure, left: int) -> None:
         """Tell that a run has ended, while so many others are left."""
 
 
-class RunManager(Generic[Run, Result]):
+class RunManager(Generic[RunT, ResultT]):
     """Runs that were asked for: `results` and `failures` of those that have ended, and how many of them were `made`.
 
     >>> from awn.runs.workers import local_workers
@@ -73,15 +73,15 @@ class RunManager(Generic[Run, Result]):
     ({0: 0.0, 6: 3}, 1)
     """
 
-    def __init__(self, recipe: RunRecipe[Run, Result], workers: Workers) -> None:
+    def __init__(self, recipe: RunRecipe[RunT, ResultT], workers: Workers) -> None:
         self._recipe = recipe
-        self._tasks: Tasks[Run] = Tasks(workers)
-        self._asked: set[Run] = set()
-        self.results: dict[Run, Result] = {}
-        self.failures: dict[Run, Failure] = {}
+        self._tasks: Tasks[RunT] = Tasks(workers)
+        self._asked: set[RunT] = set()
+        self.results: dict[RunT, ResultT] = {}
+        self.failures: dict[RunT, Failure] = {}
         self.made = 0
 
-    def ask(self, run: Run) -> None:
+    def ask(self, run: RunT) -> None:
         """Have a run made when it is its turn, unless it is finished or was asked for before."""
         if run in self._asked:
             return
@@ -108,7 +108,7 @@ class RunManager(Generic[Run, Result]):
         while len(self._tasks):
             self.collect()
 
-    def _outcome(self, run: Run, returned: Any) -> Result | Failure:
+    def _outcome(self, run: RunT, returned: Any) -> ResultT | Failure:
         if isinstance(returned, Failure):
             return returned
         if isinstance(returned, Exception):  # of the worker, not of the run

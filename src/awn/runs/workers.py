@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 
 from awn.errors import ArgumentError, MissingExtraError, WorkerError
 
-Task = TypeVar("Task")
+TaskT = TypeVar("TaskT")
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Workers:
 _RAYS_QUEUE = 1000
 
 
-class Tasks(Generic[Task]):
+class Tasks(Generic[TaskT]):
     """Tasks that wait for workers, or are under way.
 
     >>> with local_workers(1) as workers:
@@ -44,17 +44,17 @@ class Tasks(Generic[Task]):
 
     def __init__(self, workers: Workers) -> None:
         self._workers = workers
-        self._queue: deque[tuple[Task, Callable[..., Any], tuple[Any, ...]]] = deque()
-        self._running: dict[Future[Any], Task] = {}
+        self._queue: deque[tuple[TaskT, Callable[..., Any], tuple[Any, ...]]] = deque()
+        self._running: dict[Future[Any], TaskT] = {}
 
     def __len__(self) -> int:
         return len(self._queue) + len(self._running)
 
-    def add(self, task: Task, work: Callable[..., Any], *args: Any) -> None:
+    def add(self, task: TaskT, work: Callable[..., Any], *args: Any) -> None:
         """Have `work(*args)` called when it is its turn."""
         self._queue.append((task, work, args))
 
-    def finished(self) -> list[tuple[Task, Any]]:
+    def finished(self) -> list[tuple[TaskT, Any]]:
         """Wait for tasks to end, and tell what each has returned, or the exception that it ended with."""
         while self._queue and len(self._running) < self._workers.at_a_time:
             task, work, args = self._queue.popleft()

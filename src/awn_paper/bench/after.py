@@ -14,7 +14,7 @@ from awn.basics.timing import Work, in_turns, middle_half, ratio, threads
 from awn.export import onnx_bytes
 from awn.smaller.finalize import finalize
 from awn.smaller.truncate import truncate
-from awn_paper.bench.cases import adaptive_mlp, mlp
+from awn_paper.bench.pairs import adaptive_mlp, mlp
 
 TITLE = "Latency after training, over a network that was never adaptive"
 THREADS = "as the rows say"

@@ -27,12 +27,12 @@ from awn.datasets import Split, spiral_hard, split
 from awn.loss.objective import objective
 from awn.nn.mlp import AdaptiveMLP
 from awn.training import flush_denormals
-from awn_paper.bench.cases import mlp
+from awn_paper.bench.pairs import mlp
 
 TITLE = "To the answer"
 WIDTHS = (16, 32, 64, 128, 256)
 _ACCURACY = 0.995
-Rows = tuple[Any, Any]
+Samples = tuple[Any, Any]
 Found = dict[str, float]
 
 
@@ -43,7 +43,7 @@ def run(*, quick: bool = False) -> list[dict[str, Any]]:
     epochs = 1 if quick else 60
     spiral = split(spiral_hard(per_class=100 if quick else 5000))
     seeds = range(2 if quick else 5)
-    data: dict[str, tuple[Rows, Rows] | None] = {"SpiralHard": _as_rows(spiral)}
+    data: dict[str, tuple[Samples, Samples] | None] = {"SpiralHard": _as_samples(spiral)}
     if not quick:
         data |= {"pol": _pol(), "credit": _credit()}
     rows: list[dict[str, Any]] = []
@@ -53,7 +53,7 @@ def run(*, quick: bool = False) -> list[dict[str, Any]]:
             found = [_to_accuracy(spiral, method, 1 if quick else 200, seed) for seed in seeds]
             rows.append({"data": f"SpiralHard to {_ACCURACY:.1%}", "method": method, **_together(found)})
         for fit in METHODS.values():  # once with a few rows: the first time, libraries are loaded
-            fit(*_as_rows(split(spiral_hard(per_class=100))), 2, 1, 0)
+            fit(*_as_samples(split(spiral_hard(per_class=100))), 2, 1, 0)
         for name, parts in data.items():
             if parts is None:
                 rows.append({"data": name, "method": "not measured: AWN_DATA names no folder that has it"})
@@ -105,7 +105,7 @@ def _to_accuracy(data: Split, method: str, epochs: int, seed: int) -> Found:
     return {"score": accuracy, "seconds": time.perf_counter() - started, "epochs": epoch}
 
 
-def _adaptive(train: Rows, test: Rows, layers: int, epochs: int, seed: int) -> Found:
+def _adaptive(train: Samples, test: Samples, layers: int, epochs: int, seed: int) -> Found:
     from awn.tabular.estimators import AdaptiveClassifier
 
     started = time.perf_counter()
@@ -114,7 +114,7 @@ def _adaptive(train: Rows, test: Rows, layers: int, epochs: int, seed: int) -> F
     return {"score": model.score(*test), "seconds": seconds, "units": sum(model.widths_.values())}
 
 
-def _torch_search(train: Rows, test: Rows, layers: int, epochs: int, seed: int) -> Found:
+def _torch_search(train: Samples, test: Samples, layers: int, epochs: int, seed: int) -> Found:
     """The same network and the same loop, with fixed widths."""
     from awn.tabular.estimators import AdaptiveClassifier
 
@@ -124,7 +124,7 @@ def _torch_search(train: Rows, test: Rows, layers: int, epochs: int, seed: int) 
     return _search(make, train, test, layers, seed)
 
 
-def _sklearn_search(train: Rows, test: Rows, layers: int, epochs: int, seed: int) -> Found:
+def _sklearn_search(train: Samples, test: Samples, layers: int, epochs: int, seed: int) -> Found:
     from sklearn.neural_network import MLPClassifier
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
@@ -137,7 +137,7 @@ def _sklearn_search(train: Rows, test: Rows, layers: int, epochs: int, seed: int
     return _search(make, train, test, layers, seed)
 
 
-def _search(make: Callable[[int], Any], train: Rows, test: Rows, layers: int, seed: int) -> Found:
+def _search(make: Callable[[int], Any], train: Samples, test: Samples, layers: int, seed: int) -> Found:
     from sklearn.model_selection import train_test_split
 
     started = time.perf_counter()
@@ -157,13 +157,13 @@ METHODS = {
 }
 
 
-def _as_rows(data: Split) -> tuple[Rows, Rows]:
+def _as_samples(data: Split) -> tuple[Samples, Samples]:
     train, validation, test = data
     both = (torch.cat([train.x, validation.x]).numpy(), torch.cat([train.y, validation.y]).numpy())
     return both, (test.x.numpy(), test.y.numpy())
 
 
-def _pol() -> tuple[Rows, Rows] | None:
+def _pol() -> tuple[Samples, Samples] | None:
     frame = _read("pol", "201_pol.tsv.gz", "\t")
     if frame is None:
         return None
@@ -171,7 +171,7 @@ def _pol() -> tuple[Rows, Rows] | None:
     return _parts(frame, (target < target.mean()).astype(int))
 
 
-def _credit() -> tuple[Rows, Rows] | None:
+def _credit() -> tuple[Samples, Samples] | None:
     frame = _read("credit-default", "UCI_Credit_Card.csv.gz", ",")
     if frame is None:
         return None
@@ -190,7 +190,7 @@ def _read(folder: str, name: str, separator: str) -> Any:
         return pd.read_csv(file, sep=separator)
 
 
-def _parts(features: Any, target: Any) -> tuple[Rows, Rows]:
+def _parts(features: Any, target: Any) -> tuple[Samples, Samples]:
     from sklearn.model_selection import train_test_split
 
     train, test, y, test_y = train_test_split(features, target, test_size=0.2, random_state=0, stratify=target)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from awn.basics.timing import Work, threads
-from awn_paper.bench.cases import CASES, QUICK_CASES, adam, adaptive_step, fixed_step
+from awn_paper.bench.pairs import PAIRS, QUICK_PAIRS, adam, adaptive_step, fixed_step
 
 TITLE = "Peak memory of a training step, adaptive / fixed"
 
@@ -23,11 +23,11 @@ def run(*, quick: bool = False) -> list[dict[str, Any]]:
     """A row for each network."""
     rows = []
     with threads(1):
-        for case in QUICK_CASES if quick else CASES:
-            x, y = case.batch()
-            fixed = _peak(case.fixed(), x, y, fixed_step)
-            adaptive = _peak(case.adaptive(), x, y, adaptive_step)
-            rows.append({"network": case.name, "fixed, MB": round(fixed / 1e6, 3), "ratio": round(adaptive / fixed, 3)})
+        for pair in QUICK_PAIRS if quick else PAIRS:
+            x, y = pair.batch()
+            fixed = _peak(pair.fixed(), x, y, fixed_step)
+            adaptive = _peak(pair.adaptive(), x, y, adaptive_step)
+            rows.append({"network": pair.name, "fixed, MB": round(fixed / 1e6, 3), "ratio": round(adaptive / fixed, 3)})
     return rows
 
 

@@ -21,12 +21,16 @@ BENCHMARKS: dict[str, ModuleType] = {
     "after": after,
     "memory": memory,
 }
-Rows = list[dict[str, Any]]
+BenchmarkRows = list[dict[str, Any]]
 
 
 def record(
-    folder: Path, only: Sequence[str] = (), *, quick: bool = False, then: Callable[[str, Rows], None] | None = None
-) -> dict[str, Rows]:
+    folder: Path,
+    only: Sequence[str] = (),
+    *,
+    quick: bool = False,
+    then: Callable[[str, BenchmarkRows], None] | None = None,
+) -> dict[str, BenchmarkRows]:
     """Run benchmarks, all or `only` some, and write each one's rows; `then` is told of each as it ends.
 
     >>> import tempfile

@@ -7,7 +7,7 @@ import statistics
 from typing import Any
 
 from awn.basics.timing import in_turns, middle_half, ratio, threads
-from awn_paper.bench.cases import CASES, QUICK_CASES, adam, adaptive_step, fixed_step
+from awn_paper.bench.pairs import PAIRS, QUICK_PAIRS, adam, adaptive_step, fixed_step
 
 TITLE = "A training step, adaptive / fixed"
 THREADS = "as the rows say"
@@ -23,10 +23,10 @@ def run(*, quick: bool = False) -> list[dict[str, Any]]:
     rows = []
     for number in [1] if quick else sorted({1, os.cpu_count() or 1}):
         with threads(number):
-            for case in QUICK_CASES if quick else CASES:
-                x, y = case.batch()
-                fixed, again = case.fixed(), case.fixed()
-                gated, steady, changing = case.adaptive(), case.adaptive(), case.adaptive()
+            for pair in QUICK_PAIRS if quick else PAIRS:
+                x, y = pair.batch()
+                fixed, again = pair.fixed(), pair.fixed()
+                gated, steady, changing = pair.adaptive(), pair.adaptive(), pair.adaptive()
                 works = {
                     "fixed": fixed_step(fixed, adam(fixed), x, y),
                     "fixed again": fixed_step(again, adam(again), x, y),
@@ -36,7 +36,7 @@ def run(*, quick: bool = False) -> list[dict[str, Any]]:
                 }
                 seconds = in_turns(works, repetitions=2 if quick else 51, burst=0.001 if quick else 0.03)
                 plain = seconds["fixed"]
-                row = {"network": case.name, "threads": number, "fixed, ms": round(1e3 * statistics.median(plain), 3)}
+                row = {"network": pair.name, "threads": number, "fixed, ms": round(1e3 * statistics.median(plain), 3)}
                 row["fixed again"] = ratio(seconds["fixed again"], plain)
                 for name in ("gate", "steady", "changing"):
                     row[name] = ratio(seconds[name], plain)

@@ -11,7 +11,7 @@ from awn_paper.settings import Settings, Training
 from awn_paper.show import Results, Shown, Table, scores, widths
 
 
-class Row(NamedTuple):
+class UnregularisedRow(NamedTuple):
     """A row of the paper's table."""
 
     accuracy: str
@@ -19,12 +19,12 @@ class Row(NamedTuple):
 
 
 PAPER = {
-    "DoubleMoon": Row("100.0 (0.2)", "17 (16.6)"),
-    "Spiral": Row("100.0 (0.0)", "108 (26.8)"),
-    "SpiralHard": Row("100.0 (0.0)", "539 (809.8)"),
-    "pol": Row("99.2 (0.1)", "2335 (552.8)"),
-    "MiniBooNE": Row("93.8 (0.2)", "4907 (1141)"),
-    "credit card": Row("81.8 (0.1)", "53 (13)"),
+    "DoubleMoon": UnregularisedRow("100.0 (0.2)", "17 (16.6)"),
+    "Spiral": UnregularisedRow("100.0 (0.0)", "108 (26.8)"),
+    "SpiralHard": UnregularisedRow("100.0 (0.0)", "539 (809.8)"),
+    "pol": UnregularisedRow("99.2 (0.1)", "2335 (552.8)"),
+    "MiniBooNE": UnregularisedRow("93.8 (0.2)", "4907 (1141)"),
+    "credit card": UnregularisedRow("81.8 (0.1)", "53 (13)"),
 }
 
 

@@ -20,7 +20,7 @@ from awn.core.width import NewUnits, Width
 from awn.loss.prior import Anneal, Prior
 from awn.nn.activations import make_activation
 
-Start = Literal["kaiming+", "kaiming"]
+Initialisation = Literal["kaiming+", "kaiming"]
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Learned:
     quantile: float = 0.9
     max_units: int | None = None
     new_units: NewUnits = "normal"
-    start: Start = "kaiming+"
+    start: Initialisation = "kaiming+"
     weight_scale: float | None = 10.0
     width_mean: float | None = None
     width_scale: Anneal | None = None

@@ -31,7 +31,7 @@ _SAMPLES = 10_000
 
 
 @dataclass(frozen=True)
-class Case:
+class NetworkPair:
     """A network with fixed widths, the same with learned ones, and a batch for them."""
 
     name: str
@@ -163,27 +163,27 @@ def adaptive_resnet(blocks: int = 3, channels: Sequence[int] = (16, 32, 64)) -> 
     return model
 
 
-def _mlp_case(sizes: Sequence[int], batch: int) -> Case:
+def _mlp_pair(sizes: Sequence[int], batch: int) -> NetworkPair:
     name = f"{'→'.join(map(str, sizes))}, batch {batch}"
-    return Case(name, partial(mlp, sizes), partial(adaptive_mlp, sizes), (batch, sizes[0]), sizes[-1])
+    return NetworkPair(name, partial(mlp, sizes), partial(adaptive_mlp, sizes), (batch, sizes[0]), sizes[-1])
 
 
-CASES = [
-    _mlp_case((2, 231, 2), 128),
-    _mlp_case((48, 231, 231, 2), 128),
-    _mlp_case((512, 1024, 512), 128),
-    _mlp_case((512, 1024, 512), 2048),
-    Case(
+PAIRS = [
+    _mlp_pair((2, 231, 2), 128),
+    _mlp_pair((48, 231, 231, 2), 128),
+    _mlp_pair((512, 1024, 512), 128),
+    _mlp_pair((512, 1024, 512), 2048),
+    NetworkPair(
         "Transformer layer 512, FFN 1024, 2048 tokens",
         partial(transformer_layer, 512, 1024),
         partial(adaptive_transformer_layer, 512, 1024),
         (16, 128, 512),
         512,
     ),
-    Case("ResNet-20, 32×32, batch 32", resnet, adaptive_resnet, (32, 3, 32, 32), 10),
+    NetworkPair("ResNet-20, 32×32, batch 32", resnet, adaptive_resnet, (32, 3, 32, 32), 10),
 ]
 
-QUICK_CASES = [
-    _mlp_case((2, 9, 2), 4),
-    Case("ResNet-8, 8×8, batch 2", partial(resnet, 1), partial(adaptive_resnet, 1), (2, 3, 8, 8), 10),
+QUICK_PAIRS = [
+    _mlp_pair((2, 9, 2), 4),
+    NetworkPair("ResNet-8, 8×8, batch 2", partial(resnet, 1), partial(adaptive_resnet, 1), (2, 3, 8, 8), 10),
 ]

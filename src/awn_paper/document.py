@@ -1,4 +1,4 @@
-"""The report: every table and figure, ours beside the paper's, as Markdown with pictures and as one HTML page."""
+"""The document: every table and figure, ours beside the paper's, as Markdown with pictures and as one HTML page."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 from awn.basics.text_table import markdown_table
 from awn.files.write import write_files
-from awn.report.figure import Figure
+from awn.report.figure import Figures
 from awn.report.markup import Section, items, plots, table
 from awn.report.markup import plot as place
 from awn.report.page import write_page
@@ -67,7 +67,7 @@ class Part:
     words: str
 
 
-def write_report(root: Path, document: Path, pictures: Path, page: Path, *, png: bool = False) -> list[Path]:
+def write_document(root: Path, document: Path, pictures: Path, page: Path, *, png: bool = False) -> list[Path]:
     """Write the document, its pictures and the page; returns their paths. With `png` the pictures come as PNG too.
 
     Words on a result stand in `notes/<experiment>.md` under the root, those on the paper's own protocol in
@@ -76,7 +76,7 @@ def write_report(root: Path, document: Path, pictures: Path, page: Path, *, png:
     parts = [part for experiment, show in EXPERIMENTS.values() for part in _parts(Store(root), experiment, show)]
     files: dict[Path, bytes] = {}
     sections: list[Section] = []
-    figures: dict[str, Figure] = {}
+    figures: Figures = {}
     claims = claims_table(lambda name: _results(Store(root), EXPERIMENTS[name][0]))
     text = [_INTRODUCTION, f"## The claims\n\n{markdown_table(claims.head, claims.rows)}\n"]
     sections.append(Section("claims", "The claims", "", table(claims.head, claims.rows, "The claims")))
@@ -159,7 +159,7 @@ def _markdown(part: Part, document: Path, pictures: Path, files: dict[Path, byte
     return "\n".join(lines)
 
 
-def _section(part: Part, figures: dict[str, Figure]) -> Section:
+def _section(part: Part, figures: Figures) -> Section:
     body, drawn = "", []
     for shown in part.shown:
         if isinstance(shown, Plot):

@@ -2,25 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import pytest
 
-from awn.errors import ArgumentError, DataError
+from awn.errors import DataError
 from awn.runs.manager import Failure, RunManager, RunRecipe, attempt
 from awn.runs.workers import local_workers
-
-
-def work(run: int) -> int:
-    """What a worker does: squares, but for some numbers that go wrong."""
-    if run == 3:
-        raise ArgumentError("3 cannot be used.")
-    if run == 4:
-        raise KeyError("four")
-    if run == 5:
-        os._exit(9)
-    return run * run
+from run_cases import square
 
 
 class Squares(RunRecipe[int, int]):
@@ -33,7 +22,7 @@ class Squares(RunRecipe[int, int]):
         return self.finished.get(run)
 
     def call(self, run: int) -> tuple[Any, ...]:
-        return work, run
+        return square, run
 
     def keep(self, run: int, returned: Any) -> int | Failure:
         if run == 6:
