@@ -135,7 +135,7 @@ def test_a_rank_that_is_lost_in_training_is_told_of_in_a_sentence(ranks: Ranks) 
 
 def test_a_stale_ddp_is_refused(ranks: Ranks) -> None:
     for error in ranks.run(rank_cases.load_inside, 2):
-        assert "replaced behind its DistributedDataParallel" in error
+        assert "replaced without its DistributedDataParallel" in error
 
 
 def test_a_model_may_be_changed_before_it_is_wrapped(ranks: Ranks) -> None:

@@ -10,7 +10,7 @@ from awn.errors import ArgumentError
 
 
 def check_number(name: str, value: Any, *, above: float = 0.0, or_equal: bool = False) -> None:
-    """Refuse what is not a finite number above a bound, or at it."""
+    """Raise unless `value` is a finite number above a bound; with `or_equal`, the bound itself is allowed."""
     number = float(value) if isinstance(value, Real) else math.nan
     if not (math.isfinite(number) and (number > above or (or_equal and number == above))):
         bound = f"of at least {above:g}" if or_equal else f"above {above:g}"
@@ -18,15 +18,15 @@ def check_number(name: str, value: Any, *, above: float = 0.0, or_equal: bool = 
 
 
 def check_quantile(quantile: float) -> None:
-    """Refuse a quantile outside (0, 1)."""
+    """Raise unless a quantile lies in (0, 1)."""
     if not (isinstance(quantile, Real) and 0 < float(quantile) < 1):
         raise ArgumentError(
             f"quantile must lie strictly between 0 and 1, got {quantile}: "
-            "an endless list of units has no finite width at 1 and none at all at 0."
+            "an infinite list of units has no finite width at 1, and no width at 0."
         )
 
 
 def check_units(name: str, units: int) -> None:
-    """Refuse a number of units that is not a whole number of at least 1."""
+    """Raise unless a number of units is a whole number of at least 1."""
     if isinstance(units, bool) or not isinstance(units, Integral) or units < 1:
         raise ArgumentError(f"{name} must be a whole number of at least 1, got {units!r}.")

@@ -1,4 +1,4 @@
-"""An example of what a model is called with: a tensor, a tuple of arguments, or a dict of named ones."""
+"""Example inputs of a model: a tensor, a tuple of arguments, or a dict of named arguments."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from awn.errors import ArgumentError
 
 
 def as_call(example_input: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments and the named arguments of a call.
+    """The positional and the named arguments of a call.
 
     >>> as_call((1, 2)), as_call({"mask": None})
     (((1, 2), {}), ((), {'mask': None}))
@@ -22,7 +22,7 @@ def as_call(example_input: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
         return tuple(example_input), {}
     if not isinstance(example_input, Tensor):
         raise ArgumentError(
-            "an example input is a tensor, a tuple of arguments, or a dict of named ones; "
+            "example_input must be a tensor, a tuple of arguments, or a dict of named arguments; "
             f"got {type(example_input).__name__}."
         )
     return (example_input,), {}

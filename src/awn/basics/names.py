@@ -1,4 +1,4 @@
-"""Names in errors: the first few of many, and the ones that were probably meant."""
+"""Names in error messages: the first few of many, and suggestions for a misspelt one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 
 def listed(names: Iterable[str], most: int = 10) -> str:
-    """Names in quotes, the first few of them.
+    """The first few names, in quotes.
 
     >>> listed(["age", "job", "pay"], most=2)
     "'age', 'job' and 1 more"
@@ -18,7 +18,7 @@ def listed(names: Iterable[str], most: int = 10) -> str:
 
 
 def near(name: str, names: Sequence[str]) -> str:
-    """A question for the name that was meant, or nothing.
+    """A suggestion of similar names, or an empty string.
 
     >>> near("Incme", ["age", "income"])
     " Did you mean 'income'?"

@@ -1,4 +1,4 @@
-"""Plain values: the types that JSON has, which are numbers, text, booleans, null, lists and dicts."""
+"""Plain values: the types of JSON, which are numbers, text, booleans, null, lists and dicts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def to_plain(
     kinds: bool = False,
     other: Callable[[Any], Any] = str,
 ) -> Any:
-    """A value in JSON's own types: dataclasses and mappings as dicts, tuples and tensors as lists.
+    """Convert a value to the types of JSON: dataclasses and mappings to dicts, tuples and tensors to lists.
 
     `digits` rounds floats to that many significant digits. NaN and infinity, which JSON lacks, become the text "nan",
     "inf" or "-inf", or None with `nonfinite="null"`. `kinds` adds the class name of every dataclass as "kind". A value
@@ -52,7 +52,7 @@ def to_plain(
 
 
 def to_numbers(value: Any) -> Any:
-    """Undo `to_plain` where there are numbers alone: "nan", "inf" and "-inf" become floats again, at any depth.
+    """Undo `to_plain` for nested numbers: "nan", "inf" and "-inf" become floats again.
 
     >>> to_numbers({"score": [0.5, "-inf"]})
     {'score': [0.5, -inf]}
@@ -65,7 +65,7 @@ def to_numbers(value: Any) -> Any:
 
 
 def short(number: float, digits: int) -> float:
-    """A number rounded to so many significant digits.
+    """Round a number to significant digits.
 
     >>> short(1234.5678, 3), short(1 / 3, 3)
     (1230.0, 0.333)

@@ -11,7 +11,7 @@ import torch
 
 
 def random_states() -> dict[str, Any]:
-    """The states of the random generators of Python, torch, and NumPy if it is in use."""
+    """The states of the random generators of Python, torch and, if it is imported, NumPy."""
     states: dict[str, Any] = {"python": random.getstate(), "torch": torch.get_rng_state()}
     if torch.cuda.is_available():
         states["cuda"] = torch.cuda.get_rng_state_all()
@@ -23,7 +23,7 @@ def random_states() -> dict[str, Any]:
 
 
 def set_random_states(states: Mapping[str, Any]) -> None:
-    """Set the random generators to states that `random_states` read."""
+    """Restore the states that `random_states` returned."""
     random.setstate(states["python"])
     torch.set_rng_state(states["torch"])
     if "cuda" in states and torch.cuda.is_available():

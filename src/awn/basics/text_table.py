@@ -7,7 +7,7 @@ from typing import Any
 
 
 def text_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Columns padded to equal width; the first to the left, the others to the right.
+    """Align columns: the first to the left, the others to the right.
 
     >>> print(text_table(["layer", "units"], [["hidden.0", "231"], ["hidden.1", "57"]]))
     layer     units
@@ -32,7 +32,7 @@ def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def as_table(records: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:
-    """The head and the rows of a table of records: a column for every key, and a dash where a record has no value.
+    """The head and the rows of a table of records: a column per key, and a dash for a missing value.
 
     >>> as_table([{"a": 1}, {"a": 2, "b": 0.5}])
     (['a', 'b'], [['1', '–'], ['2', '0.5']])

@@ -1,4 +1,4 @@
-"""Thinning: evenly spaced places of a long list, for curves that are drawn or kept."""
+"""Thinning: evenly spaced positions of a long list, for curves that are drawn or saved."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 
 def thin(count: int, most: int, also: Iterable[int] = ()) -> list[int]:
-    """At most about `most` of the places 0 … count − 1, evenly spaced, the last and those in `also` among them.
+    """About `most` evenly spaced positions of 0 … count − 1, including the last and those in `also`.
 
     >>> thin(10, 4, also=[7])
     [0, 3, 6, 7, 9]

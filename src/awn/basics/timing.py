@@ -1,4 +1,4 @@
-"""Timing in turns: what is compared runs in short bursts, one after the other: a busy machine slows all alike."""
+"""Timing in turns: functions under comparison run in short interleaved bursts, so that load on the machine is shared."""
 
 from __future__ import annotations
 
@@ -10,17 +10,16 @@ from contextlib import contextmanager
 
 import torch
 
-#: What is timed: called again and again.
+#: The function to time. It is called many times.
 Work = Callable[[], object]
 
 
 def in_turns(works: Mapping[str, Work], repetitions: int, burst: float = 0.05) -> dict[str, list[float]]:
-    """The seconds of one call of each work, in every repetition.
+    """The seconds per call of each function, in every repetition.
 
-    In a repetition each work has its turn: a burst of calls that takes about `burst` seconds, and at least one call.
-    The order is another one in each repetition: what ran before leaves the caches warm or cold.
-    With one thread, the processor's seconds count, which other work on the machine does not lengthen much; with
-    several, those of the clock on the wall.
+    In each repetition, every function runs for a burst of about `burst` seconds, at least one call. The order is
+    shuffled each time, because the function that ran before affects the caches. With one thread, processor time is
+    measured, which other processes affect little; with several threads, wall-clock time.
 
     >>> seconds = in_turns({"short": lambda: sum(range(10)), "long": lambda: sum(range(10_000))}, repetitions=5)
     >>> len(seconds["short"]), ratio(seconds["long"], seconds["short"]) > 1
@@ -50,7 +49,7 @@ def ratio(over: Sequence[float], under: Sequence[float]) -> float:
 
 
 def middle_half(over: Sequence[float], under: Sequence[float]) -> str:
-    """Between which ratios the middle half of the turns lies: how far a ratio can be trusted.
+    """The interquartile range of the ratios of the turns: how reliable a ratio is.
 
     >>> middle_half([1, 2, 3, 4, 5], [1, 1, 1, 1, 1])
     '2.00–4.00'
@@ -61,7 +60,7 @@ def middle_half(over: Sequence[float], under: Sequence[float]) -> str:
 
 @contextmanager
 def threads(number: int) -> Iterator[None]:
-    """Have torch use a number of threads.
+    """Set the number of threads of torch inside a block.
 
     >>> with threads(1):
     ...     torch.get_num_threads()

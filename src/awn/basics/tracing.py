@@ -1,4 +1,4 @@
-"""Whether a compiler or a tracer is following the computation."""
+"""Whether a compiler or a tracer is recording the computation."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import torch
 
 
 def is_traced() -> bool:
-    """Whether torch.compile, torch.export, torch.jit.trace or a transformation of torch.func follows the computation.
+    """Whether torch.compile, torch.export, torch.jit.trace or a torch.func transform is tracing the computation.
 
-    Then numbers must not be read from tensors, and no choice may depend on the size of a batch.
+    While tracing, values must not be read from tensors, and no decision may depend on the batch size.
 
     >>> is_traced()
     False

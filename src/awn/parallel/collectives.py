@@ -1,8 +1,8 @@
-"""Ranks: a model in a DistributedDataParallel keeps the same widths, and the same units, in every process.
+"""Collectives: a model in a DistributedDataParallel keeps the same widths and units in every process.
 
-DDP averages the gradients, ν's among them, so every rank's ν asks for the same width. What is left to do between two
-steps: see that the ranks agree, give all of them the new units that rank 0 has drawn, and, where Parameters were
-replaced, have DDP reduce the new ones. A DDP that goes on with the old ones would leave gradients unreduced.
+DDP averages the gradients, including ν's, so every rank's ν asks for the same width. Three tasks remain between two
+steps: check that the ranks agree, broadcast the new units that rank 0 has drawn, and rebuild DDP's reducer if
+Parameters were replaced. Otherwise the gradients of new Parameters would stay unreduced.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from awn.parallel.unwrap import parallel_of
 
 
 def rank_of(model: nn.Module) -> int:
-    """The number of this process among those that train the model together; 0 without a DistributedDataParallel.
+    """The rank of this process in the group that trains the model; 0 without a DistributedDataParallel.
 
     >>> rank_of(nn.Linear(2, 2))
     0
@@ -29,7 +29,7 @@ def rank_of(model: nn.Module) -> int:
 
 
 def ranks_of(model: nn.Module) -> int:
-    """How many processes train the model together; 1 without a DistributedDataParallel.
+    """The number of processes that train the model; 1 without a DistributedDataParallel.
 
     >>> ranks_of(nn.Linear(2, 2))
     1
@@ -39,10 +39,10 @@ def ranks_of(model: nn.Module) -> int:
 
 
 def check_in_step(model: nn.Module, widths: Mapping[str, Sequence[int]]) -> None:
-    """Raise, on every rank, if the ranks do not say the same of the layers: present width, next one, next capacity.
+    """Raise on every rank if the ranks differ in the present width, next width or next capacity of a layer.
 
-    One small collective, at every `resize_`: a look at changes alone would leave the other ranks waiting, if one rank
-    changed by itself.
+    This takes one small collective at every `resize_`. If only ranks with a change took part, a single rank that
+    changed would wait for the others forever.
     """
     parallel = parallel_of(model)
     if parallel is None:
@@ -50,7 +50,7 @@ def check_in_step(model: nn.Module, widths: Mapping[str, Sequence[int]]) -> None
     if parallel._join_config.enable:
         raise RankError(
             "widths cannot change inside DistributedDataParallel.join(): ranks that have run out of batches take no "
-            "part in it. Give every rank as many batches, with a DistributedSampler, and leave join() out."
+            "part in it. Give every rank the same number of batches, with a DistributedSampler, and do not use join()."
         )
     own = torch.tensor(list(widths.values()), device=parallel.device)
     every = [torch.empty_like(own) for _ in range(ranks_of(parallel))]
@@ -70,7 +70,7 @@ def check_in_step(model: nn.Module, widths: Mapping[str, Sequence[int]]) -> None
 
 
 def share_(model: nn.Module, tensors: Iterable[Tensor]) -> None:
-    """Give every rank the values that rank 0 has."""
+    """Broadcast the values of rank 0 to every rank."""
     parallel = parallel_of(model)
     if parallel is not None:
         first = dist.get_global_rank(parallel.process_group, 0)
@@ -80,7 +80,7 @@ def share_(model: nn.Module, tensors: Iterable[Tensor]) -> None:
 
 
 def told(model: nn.Module, numbers: Callable[[], Sequence[float]], how_many: int) -> list[float]:
-    """Numbers that rank 0 works out, for all ranks.
+    """Compute numbers on rank 0 and broadcast them to all ranks.
 
     >>> told(nn.Linear(2, 2), lambda: [0.5, 1.0], how_many=2)
     [0.5, 1.0]
@@ -96,7 +96,7 @@ def told(model: nn.Module, numbers: Callable[[], Sequence[float]], how_many: int
 
 
 def average_(model: nn.Module, tensor: Tensor) -> Tensor:
-    """Put the mean over the ranks into a tensor; without a DistributedDataParallel it stays as it is."""
+    """Replace a tensor by its mean over the ranks; without a DistributedDataParallel it is unchanged."""
     parallel = parallel_of(model)
     if parallel is not None:
         with reaching_all(parallel):
@@ -107,9 +107,9 @@ def average_(model: nn.Module, tensor: Tensor) -> Tensor:
 
 @contextmanager
 def reaching_all(model: nn.Module) -> Iterator[None]:
-    """Say what has become of the other ranks, where torch only says which connection was lost.
+    """Turn torch's error about a lost connection into one about the other ranks.
 
-    >>> with reaching_all(nn.Linear(2, 2)):     # alone: nothing to say
+    >>> with reaching_all(nn.Linear(2, 2)):     # a single process: no effect
     ...     pass
     """
     try:
@@ -119,12 +119,12 @@ def reaching_all(model: nn.Module) -> Iterator[None]:
             raise
         raise RankError(
             f"rank {rank_of(model)} of {ranks_of(model)} cannot reach the others: one of them has probably ended, and "
-            "its own message says why. Start the job again from the last checkpoint; the number of ranks may be "
-            f"another. Torch says: {str(error).splitlines()[0]}"
+            "its own message says why. Start the job again from the last checkpoint; the number of ranks may "
+            f"differ. Torch says: {str(error).splitlines()[0]}"
         ) from error
 
 
 def _is_of_the_network(error: RuntimeError) -> bool:
-    """Whether torch's error is about the connection to other ranks, and not about the model that is trained."""
+    """Whether torch's error is about the connection to other ranks, not about the model."""
     words = ("gloo/transport", "NCCL error", "Connection closed by peer", "Connection reset by peer")
     return isinstance(error, dist.DistError) or any(word in str(error) for word in words)

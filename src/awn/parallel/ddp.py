@@ -15,7 +15,7 @@ from awn.parallel.torchrun import several_ranks
 
 
 def together(model: nn.Module) -> nn.Module:
-    """A model for all processes to train together: in a DistributedDataParallel, where there are several.
+    """Wrap a model in a DistributedDataParallel if there are several processes.
 
     >>> model = nn.Linear(2, 2)
     >>> together(model) is model
@@ -25,14 +25,14 @@ def together(model: nn.Module) -> nn.Module:
 
 
 def rewrap_(model: nn.Module) -> None:
-    """Have a DistributedDataParallel reduce the Parameters that its model has now.
+    """Make a DistributedDataParallel reduce the Parameters that its model has now.
 
-    The object stays, with its options, its communication hooks and all that refers to it: only what depends on the
-    Parameters is built anew, as DDP itself does when it is unpickled.
+    The object stays, with its options and communication hooks. Only the parts that depend on the Parameters are
+    rebuilt, as DDP itself does when it is unpickled.
     """
     if not isinstance(model, DistributedDataParallel):
         return
-    # Whoever still holds the old one: it must not go on reducing the Parameters that stay.
+    # The old reducer must stop reducing the Parameters that stay, even if something still refers to it.
     model.reducer._remove_autograd_hooks()
     hooks, model._comm_hooks = model._comm_hooks, []
     named = model.module.named_parameters()
@@ -46,9 +46,9 @@ def rewrap_(model: nn.Module) -> None:
 
 
 def spare_(model: nn.Module, buffers: Iterable[Tensor]) -> None:
-    """Have a DistributedDataParallel leave buffers alone that every rank works out by itself.
+    """Exclude buffers that every rank computes for itself from DistributedDataParallel's broadcast.
 
-    Otherwise it broadcasts them in every forward, which a model without other buffers need not wait for.
+    Otherwise it broadcasts them in every forward, which costs time for nothing.
     """
     if isinstance(model, DistributedDataParallel):
         own = {id(buffer) for buffer in buffers}
@@ -57,16 +57,16 @@ def spare_(model: nn.Module, buffers: Iterable[Tensor]) -> None:
 
 
 def check_parallel(model: nn.Module, tensors: Iterable[Tensor], optimizers: Iterable[Optimizer]) -> None:
-    """Refuse ways of sharing a model between processes that a change of width cannot follow."""
+    """Raise if a model is distributed in a way that a change of width cannot follow."""
     shards = sys.modules.get("torch.distributed.optim")  # imported by those who use it, and by nobody else
     if shards is not None and any(isinstance(one, shards.ZeroRedundancyOptimizer) for one in optimizers):
         raise RankError(
-            "ZeroRedundancyOptimizer has dealt the Parameters out to the ranks, each with an optimizer of its own, "
-            "which would go on with those that a change of width replaces. Use the optimizer itself on every rank."
+            "ZeroRedundancyOptimizer divides the Parameters among the ranks, each with its own inner optimizer, "
+            "which would keep the Parameters that a change of width replaces. Use the plain optimizer on every rank."
         )
     if isinstance(model, DistributedDataParallel) and (model.mixed_precision or model._delay_all_reduce_params):
         raise RankError(
             "DistributedDataParallel's own mixed_precision and delay_all_reduce_named_params hold on to single "
-            "Parameters, which a change of width replaces. Leave them out; torch.autocast does for mixed precision."
+            "Parameters, which a change of width replaces. Leave them out; use torch.autocast for mixed precision."
         )
     refuse_sharded(tensors)

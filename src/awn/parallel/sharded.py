@@ -12,9 +12,9 @@ from awn.errors import RankError
 
 
 def refuse_sharded(tensors: Iterable[Tensor], model: nn.Module | None = None) -> None:
-    """Refuse tensors that are spread over the ranks: a unit's weights would have to move between them.
+    """Raise if tensors are sharded: a change of width would move the weights of a unit between ranks.
 
-    Between a forward and its backward they are whole, and only their model says that they are not.
+    Between a forward and its backward the tensors are whole, so the model is checked too.
     """
     if not (dist.is_available() and dist.is_initialized()):  # asked at every step: not for nothing
         return
@@ -26,5 +26,5 @@ def refuse_sharded(tensors: Iterable[Tensor], model: nn.Module | None = None) ->
         raise RankError(
             "the model is sharded (fully_shard, or tensor parallel: its parameters are DTensors). FSDP2 keeps "
             "each parameter in one flat buffer whose shards have a fixed size on every rank, so a width cannot change "
-            "there. Train with DistributedDataParallel; or awn.finalize the model first, and shard what it returns."
+            "there. Train with DistributedDataParallel; or call awn.finalize(model) first, and shard its result."
         )

@@ -1,4 +1,4 @@
-"""Processes that torchrun starts."""
+"""The process group of torchrun."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import torch.distributed as dist
 
 @contextmanager
 def torchrun_group() -> Iterator[int]:
-    """Join the processes that torchrun has started, until the end of the block; gives this one's rank.
+    """Join torchrun's process group for the duration of a block; yields the rank of this process.
 
-    Without torchrun there is nobody to join, and the rank is 0.
+    Without torchrun there is no group, and the rank is 0.
 
     >>> with torchrun_group() as rank:
     ...     print(rank, several_ranks())
@@ -30,7 +30,7 @@ def torchrun_group() -> Iterator[int]:
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
     store, rank, ranks = next(rendezvous("env://"))
     if os.environ.get("GROUP_WORLD_SIZE") == "1":
-        # torch keeps the addresses of processes that have ended, so those of each start lie apart. On several machines
+        # torch keeps the addresses of processes that have ended, so each start gets its own prefix. On several machines
         # each counts its own starts.
         store = dist.PrefixStore(f"start {times_restarted()}", store)  # type: ignore[attr-defined]
     # Both, where there is a GPU: the model may be on the CPU all the same.
@@ -43,7 +43,7 @@ def torchrun_group() -> Iterator[int]:
 
 
 def times_restarted() -> int:
-    """How often torchrun has started the processes again, after one of them had ended.
+    """The number of times that torchrun has restarted the processes after a failure.
 
     >>> times_restarted()
     0
@@ -61,7 +61,7 @@ def several_ranks() -> bool:
 
 
 def is_first() -> bool:
-    """Whether this process is rank 0, or alone: the one that writes and speaks.
+    """Whether this process is rank 0 or the only one: it writes files and prints.
 
     >>> is_first()
     True
@@ -70,9 +70,9 @@ def is_first() -> bool:
 
 
 def wait_for_all() -> None:
-    """Go on when all processes have come here.
+    """Wait until all processes have reached this point.
 
-    >>> wait_for_all()      # alone: at once
+    >>> wait_for_all()      # a single process: returns at once
     """
     if several_ranks():
         dist.barrier()

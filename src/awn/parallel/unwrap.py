@@ -7,7 +7,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 
 def unwrapped(model: nn.Module) -> nn.Module:
-    """The model itself, out of the DistributedDataParallel that it may be in, and of what torch.compile returned.
+    """The model without its wrappers: DistributedDataParallel and torch.compile.
 
     >>> import torch
     >>> model = nn.Linear(2, 2)
@@ -19,7 +19,7 @@ def unwrapped(model: nn.Module) -> nn.Module:
 
 
 def uncompiled(model: nn.Module) -> nn.Module:
-    """What torch.compile was given, if the model is what it returned.
+    """The original of a model that torch.compile returned; any other model is returned as it is.
 
     >>> import torch
     >>> model = nn.Linear(2, 2)
@@ -30,7 +30,7 @@ def uncompiled(model: nn.Module) -> nn.Module:
 
 
 def parallel_of(model: nn.Module) -> DistributedDataParallel | None:
-    """The DistributedDataParallel that a model is given in, which torch.compile may have been given; None without one.
+    """The DistributedDataParallel around a model, compiled or not; None without one.
 
     >>> parallel_of(nn.Linear(2, 2))
     """

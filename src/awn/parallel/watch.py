@@ -1,4 +1,4 @@
-"""A watch for models that are resized without the DistributedDataParallel they run in."""
+"""Detection of models that are resized without the DistributedDataParallel in which they run."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ def _nobody() -> None:
 
 
 class Watch:
-    """Notes the DistributedDataParallel in whose forward a weight is read, and refuses one that is stale.
+    """Records the DistributedDataParallel in whose forward a weight is read, and raises if it is stale.
 
-    A model cannot be asked whether it is in a DistributedDataParallel. But whatever runs it reads its weights.
+    A model does not know whether it is in a DistributedDataParallel. But every forward reads its weights.
     """
 
     def __init__(self) -> None:
         self._seen: Callable[[], Any] = _nobody
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A copy of the model has run nowhere yet."""
+        """A copy of the model has not run yet."""
         return (Watch, ())
 
     def look(self, weight: Tensor) -> None:
@@ -36,21 +36,21 @@ class Watch:
             return
         if not any(parameter is weight for parameter in active._module_parameters):
             raise RankError(
-                "the model's Parameters were replaced behind its DistributedDataParallel, which would leave their "
-                "gradients unreduced. Pass the DistributedDataParallel itself, and not the model inside it, to "
+                "the model's Parameters were replaced without its DistributedDataParallel, which would leave their "
+                "gradients unreduced. Pass the DistributedDataParallel itself, not the model inside it, to "
                 "awn.resize_, awn.advanced.set_units_, awn.advanced.load_state_dict_ and awn.resume_run_; or wrap the "
                 "model afterwards."
             )
         self._seen = weakref.ref(active)
 
     def forget(self) -> None:
-        """Look again at the next read: Parameters were replaced."""
+        """Check again at the next read, because Parameters were replaced."""
         self._seen = _nobody
 
     def refuse_inside(self) -> None:
-        """Raise if the model runs in a DistributedDataParallel, and was passed without it."""
+        """Raise if the model runs in a DistributedDataParallel but was passed without it."""
         if self._seen() is not None:
             raise RankError(
-                "the model was passed without the DistributedDataParallel that it runs in, so every rank would draw "
-                "new units of its own. Pass the DistributedDataParallel itself: awn.resize_(ddp, optimizer)."
+                "the model was passed without the DistributedDataParallel in which it runs, so every rank would draw "
+                "its own new units. Pass the DistributedDataParallel itself: awn.resize_(ddp, optimizer)."
             )
