@@ -290,11 +290,11 @@ def test_class_weights_in_a_file_name_classes_by_words(run: Run, made: Path) -> 
 
 
 CONFIGS = {
-    '{"hiden_layers": 3}': "there is no option 'hiden_layers'. Did you mean 'hidden_layers'?",
-    '{"colour": 3}': "there is no option 'colour'. Known: hidden_layers",
+    '{"hiden_layers": 3}': "There is no option 'hiden_layers'. Did you mean 'hidden_layers'?",
+    '{"colour": 3}': "There is no option 'colour'. Options: hidden_layers",
     '{"epochs": "ten"}': "'epochs' must be a whole number, got 'ten'",
     '{"lr": true}': "'lr' must be a number, got True",
-    '{"random_state": 3}': "'random_state' cannot be set here: pass a seed",
+    '{"random_state": 3}': "'random_state' cannot be set here: set the seed instead",
     '{"fixed_widths": [3]}': "'fixed_widths' cannot be set here",
     '{"activation": "rleu"}': "no activation is called 'rleu'",
     '{"class_weight": {"z": 2}}': "class_weight",

@@ -1,10 +1,11 @@
-"""NetworkEstimator: what the classifier and the regressor share, from rows of a table to a trained network."""
+"""NetworkEstimator: the part that classifier and regressor share, from the rows of a table to a trained network."""
 
 from __future__ import annotations
 
 import copy
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -39,6 +40,7 @@ from awn.parallel.ddp import together
 from awn.smaller.finalize import finalize
 from awn.smaller.truncate import truncate
 from awn.tabular.encode.preprocess import Preprocessor
+from awn.tabular.parameters import NetworkParameters
 from awn.training import Data, FitOptions, History, fit
 from awn.training.loop import Loss, Score
 
@@ -52,39 +54,70 @@ _FEW_ROWS = 500
 _ROWS_AT_A_TIME = 8192
 
 
-class NetworkEstimator(BaseEstimator):  # type: ignore[misc]
-    """A network over the encoded rows of a table. `AdaptiveClassifier` and `AdaptiveRegressor` say what it predicts."""
+@dataclass(frozen=True)
+class TrainingRows:
+    """Rows of a table, their targets as the loss takes them, and their sample weights, of mean 1."""
+
+    frame: pd.DataFrame
+    targets: Array
+    weights: Array | None
+
+    def __len__(self) -> int:
+        return len(self.frame)
+
+    def take(self, rows: Array) -> TrainingRows:
+        """The rows at these positions, or where this mask is true."""
+        weights = None if self.weights is None else self.weights[rows]
+        return TrainingRows(self.frame.iloc[rows], self.targets[rows], weights)
+
+    def of_positive_weight(self) -> TrainingRows:
+        """Without the rows of weight 0, so that they affect neither the scaling nor early stopping."""
+        if self.weights is None or (self.weights > 0).all():
+            return self
+        kept = self.take(self.weights > 0)
+        assert kept.weights is not None
+        return TrainingRows(kept.frame, kept.targets, kept.weights / kept.weights.mean())
+
+
+@dataclass(frozen=True)
+class Criterion:
+    """The loss to minimise, the score to report, and whether the validation split keeps the class proportions."""
+
+    loss: Loss
+    score: Score
+    stratify: bool
+
+
+class NetworkEstimator(NetworkParameters, BaseEstimator):  # type: ignore[misc]
+    """A network over the encoded rows of a table; the subclasses define what it predicts."""
 
     # That of partial_fit, kept from call to call.
     _optimizer: torch.optim.Optimizer | None
 
     def _train(
         self,
-        frame: pd.DataFrame,
-        targets: Array,
+        rows: TrainingRows,
         outputs: int,
-        weights: Array | None,
-        loss: Loss,
-        score: Score,
-        stratify: Array | None,
+        criterion: Criterion,
+        *,
         folder: str | Path | None,
         resume: bool,
         data_parallel: bool,
     ) -> None:
         """Split off the validation rows, fit the preprocessing on the others, build the network and train it."""
         seed = self._seed()
-        train, validation = self._split(len(frame), stratify, seed)
+        train, validation = self._split(rows, criterion, seed)
         self._optimizer = None  # that of an earlier partial_fit belongs to another network
-        self.preprocessor_ = Preprocessor().fit(frame.iloc[train])
-        parts = [self._data(frame, targets, weights, rows) for rows in (train, validation)]
-        self.model_ = self._make_network(parts[0].x.shape[1], outputs, seed)
+        self.preprocessor_ = Preprocessor().fit(train.frame)
+        data = self._data(train)
+        self.model_ = self._make_network(data.x.shape[1], outputs, seed)
         self._check_cap()
         self.history_ = fit(
             together(self.model_) if data_parallel else self.model_,
-            parts[0],
-            parts[1] if len(validation) else None,
-            loss=loss,
-            score=score,
+            data,
+            self._data(validation) if len(validation) else None,
+            loss=criterion.loss,
+            score=criterion.score,
             options=self._options(seed, len(train)),
             prior=self._prior(len(train)),
             budget=self._budget(),
@@ -94,12 +127,12 @@ class NetworkEstimator(BaseEstimator):  # type: ignore[misc]
         )
         self._finish()
 
-    def _train_on(self, frame: pd.DataFrame, targets: Array, outputs: int, weights: Array | None, loss: Loss) -> None:
-        """One epoch over some rows; the first rows also fit the preprocessing and build the network."""
+    def _train_on(self, rows: TrainingRows, outputs: int, criterion: Criterion) -> None:
+        """Train for one epoch; the first call also fits the preprocessing and builds the network."""
         seed = self._seed()
         if self._is_new():
-            self.preprocessor_ = Preprocessor().fit(frame)
-        data = self._data(frame, targets, weights, np.arange(len(frame)))
+            self.preprocessor_ = Preprocessor().fit(rows.frame)
+        data = self._data(rows)
         if self._is_new():
             self.model_ = self._make_network(data.x.shape[1], outputs, seed)
             self.history_ = History()
@@ -108,7 +141,7 @@ class NetworkEstimator(BaseEstimator):  # type: ignore[misc]
         done = len(self.history_)  # every epoch shuffles in its own way
         options = FitOptions(
             epochs=1,
-            batch_size=self._batch_size(len(frame)),
+            batch_size=self._batch_size(len(rows)),
             clip=self.clip,
             resize_every=self.resize_every,
             patience=None,
@@ -117,9 +150,9 @@ class NetworkEstimator(BaseEstimator):  # type: ignore[misc]
         more = fit(
             self.model_,
             data,
-            loss=loss,
+            loss=criterion.loss,
             options=options,
-            prior=self._prior(len(data.y)),
+            prior=self._prior(len(rows)),
             budget=self._budget(),
             optimizer=self._optimizer,
         )
@@ -189,25 +222,27 @@ class NetworkEstimator(BaseEstimator):  # type: ignore[misc]
     def _is_new(self) -> bool:
         return getattr(self, "model_", None) is None
 
-    def _split(self, rows: int, stratify: Array | None, seed: int) -> tuple[Array, Array]:
-        everything = np.arange(rows)
+    def _split(self, rows: TrainingRows, criterion: Criterion, seed: int) -> tuple[TrainingRows, TrainingRows]:
+        """The rows to train on, and those to stop early by."""
         if not 0 <= self.validation_fraction < 1:
             raise ArgumentError(f"validation_fraction must be at least 0 and below 1, got {self.validation_fraction}.")
-        held_back = int(rows * self.validation_fraction)
+        held_back = int(len(rows) * self.validation_fraction)
+        everything = np.arange(len(rows))
         if held_back < _FEWEST_VALIDATION_ROWS:
-            return everything, everything[:0]
+            return rows, rows.take(everything[:0])
+        stratify = rows.targets if criterion.stratify else None
         if stratify is not None:
             counts = np.unique(stratify, return_counts=True)[1]
-            if counts.min() < 2 or len(counts) > min(held_back, rows - held_back):
+            if counts.min() < 2 or len(counts) > min(held_back, len(rows) - held_back):
                 stratify = None
         train, validation = train_test_split(everything, test_size=held_back, stratify=stratify, random_state=seed)
-        return train, validation
+        return rows.take(train), rows.take(validation)
 
-    def _data(self, frame: pd.DataFrame, targets: Array, weights: Array | None, rows: Array) -> Data:
+    def _data(self, rows: TrainingRows) -> Data:
         device = self._device()
-        encoded = self.preprocessor_.transform(frame.iloc[rows]) if len(rows) else np.zeros((0, 1), np.float32)
-        weight = None if weights is None else torch.from_numpy(weights[rows]).to(device, torch.float32)
-        return Data(torch.from_numpy(encoded).to(device), torch.from_numpy(targets[rows]).to(device), weight)
+        encoded = torch.from_numpy(self.preprocessor_.transform(rows.frame))
+        weight = None if rows.weights is None else torch.from_numpy(rows.weights).to(device, torch.float32)
+        return Data(encoded.to(device), torch.from_numpy(rows.targets).to(device), weight)
 
     def _make_network(self, inputs: int, outputs: int, seed: int) -> nn.Module:
         device = self._device()
@@ -317,14 +352,6 @@ class NetworkEstimator(BaseEstimator):  # type: ignore[misc]
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         return tags
-
-
-def weighted_rows(weights: Array | None, frame: pd.DataFrame, targets: Array) -> tuple[pd.DataFrame, Array, Any]:
-    """The rows of a weight above 0: the others must count for nothing, for scales and early stopping too."""
-    if weights is None or (weights > 0).all():
-        return frame, targets, weights
-    used = weights > 0
-    return frame.iloc[used], targets[used], weights[used] / weights[used].mean()
 
 
 def fixed_network(
