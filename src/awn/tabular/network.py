@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -34,7 +33,7 @@ from awn.files.model_folder import describe, rebuild
 from awn.loss.budget import Budget
 from awn.loss.param_groups import param_groups
 from awn.loss.prior import Prior
-from awn.nn.activations import make_activation
+from awn.nn.fixed import fixed_mlp
 from awn.nn.mlp import AdaptiveMLP
 from awn.parallel.ddp import together
 from awn.smaller.finalize import finalize
@@ -261,8 +260,13 @@ class NetworkEstimator(NetworkParameters, BaseEstimator):  # type: ignore[misc]
             ).to(device)
         with torch.random.fork_rng():
             torch.manual_seed(seed)
-            return fixed_network(
-                inputs, outputs, self.fixed_widths, self.activation, dropout=self.dropout, batch_norm=self.batch_norm
+            return fixed_mlp(
+                inputs,
+                outputs,
+                self.fixed_widths,
+                activation=self.activation,
+                dropout=self.dropout,
+                batch_norm=self.batch_norm,
             ).to(device)
 
     def _prior(self, rows: int) -> Prior:
@@ -352,25 +356,6 @@ class NetworkEstimator(NetworkParameters, BaseEstimator):  # type: ignore[misc]
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         return tags
-
-
-def fixed_network(
-    inputs: int, outputs: int, widths: Sequence[int], activation: str, *, dropout: float = 0.0, batch_norm: bool = False
-) -> nn.Sequential:
-    """An ordinary network of fixed widths, started as torch starts it, to compare an adaptive one with.
-
-    >>> fixed_network(4, 3, [16], "relu")
-    Sequential(
-      (0): Linear(in_features=4, out_features=16, bias=True)
-      (1): ReLU()
-      (2): Linear(in_features=16, out_features=3, bias=True)
-    )
-    """
-    layers: list[nn.Module] = []
-    for inside, outside in zip([inputs, *widths], widths, strict=False):
-        layers += [nn.Linear(inside, outside), *([nn.BatchNorm1d(outside)] if batch_norm else [])]
-        layers += [make_activation(activation), *([nn.Dropout(dropout)] if dropout else [])]
-    return nn.Sequential(*layers, nn.Linear([inputs, *widths][-1], outputs))
 
 
 def score_in_chunks(model: nn.Module, x: Tensor) -> Tensor:
