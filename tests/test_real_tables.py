@@ -12,7 +12,8 @@ import pytest
 
 from awn.errors import TableError
 from awn.tabular.encode.preprocess import Preprocessor
-from awn.tabular.read.table import guess_task, read_table, split_target
+from awn.tabular.read.table import read_table
+from awn.tabular.read.target import guess_task, split_target
 
 DATA = os.environ.get("AWN_DATA", "")
 pytestmark = pytest.mark.skipif(not DATA, reason="AWN_DATA does not name a folder of real tables")

@@ -155,7 +155,12 @@ def test_codes_are_kept_as_written_when_told(tmp_path: Path) -> None:
             "t.csv", b"a,b,a\n1,2,3\n", "more than one column named 'a' (columns 1 and 3)", id="duplicated name"
         ),
         pytest.param("t.csv", b"a,b, a \n1,2,3\n", "more than one column named 'a'", id="duplicated but for spaces"),
-        pytest.param("t.csv", b",a,b\n0,1,2\n", "no name for column 1 of 3. Name every column. If it num", id="index"),
+        pytest.param(
+            "t.csv",
+            b",a,b\n0,1,2\n",
+            "no name for column 1 of 3. Name every column. If it is a pandas index",
+            id="index",
+        ),
         pytest.param("t.csv", b"a,b,\n1,2,\n", "no name for column 3 of 3", id="names end in a delimiter"),
         pytest.param("t.csv", b"a,,,b\n1,2,3,4\n", "no name for columns 2, 3 of 4", id="unnamed columns"),
         pytest.param("t.csv", b"\x89PNG\r\n\x1a\n\0\0\0", "holds bytes that no text has", id="picture"),

@@ -24,7 +24,8 @@ from awn.tabular.estimators import AdaptiveClassifier, AdaptiveRegressor
 from awn.tabular.folder import Estimator, save_estimator
 from awn.tabular.options import check_options
 from awn.tabular.outcome import SCORE_NAMES, SCORES, Start, TableFit, describe_rows, describe_target
-from awn.tabular.read.table import Task, as_classes, guess_task, read_table, split_target
+from awn.tabular.read.table import read_table
+from awn.tabular.read.target import Task, as_classes, guess_task, split_target
 from awn.training import Callback, Progress
 
 _KINDS: dict[Task, type[AdaptiveClassifier | AdaptiveRegressor]] = {

@@ -11,10 +11,11 @@ import pandas as pd
 from awn.basics.names import listed
 from awn.core.count import count_parameters
 from awn.errors import ArgumentError, TableError
-from awn.tabular.encode.values import numbers, words
 from awn.tabular.estimators import AdaptiveClassifier
 from awn.tabular.folder import Estimator, load_estimator, read_about, save_estimator
-from awn.tabular.read.table import read_table, split_target
+from awn.tabular.read.table import read_table
+from awn.tabular.read.target import split_target
+from awn.tabular.read.values import numbers, words
 
 
 def predict_table(model: Path, table: Path, *, proba: bool = False) -> pd.DataFrame:

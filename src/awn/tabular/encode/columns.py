@@ -14,7 +14,8 @@ import pandas as pd
 
 from awn.basics.names import listed, near
 from awn.errors import ArgumentError, TableError
-from awn.tabular.encode.values import (
+from awn.tabular.read.names import with_names
+from awn.tabular.read.values import (
     BOOLEAN_PAIRS,
     MISSING_WORDS,
     booleans,
@@ -29,7 +30,6 @@ from awn.tabular.encode.values import (
     refuse_word,
     words,
 )
-from awn.tabular.read.names import check_names
 
 Kind = Literal["number", "boolean", "category", "date", "constant", "empty", "ignored"]
 USED = ("number", "boolean", "category", "date")
@@ -78,9 +78,8 @@ def decide_columns(
 
     Words are categories, unless nearly every row has its own: such text is refused.
     """
-    names = [str(name) for name in frame.columns]
-    check_names(names, "The table")
-    frame = frame.set_axis(names, axis=1)
+    frame = with_names(frame)
+    names = frame.columns.tolist()
     kinds = dict(kinds or {})
     _check_kinds(kinds, names)
     columns, text = [], []

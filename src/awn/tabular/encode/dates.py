@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from awn.tabular.encode.values import Dates, Floats
+from awn.tabular.read.values import Dates, Floats
 
 _PARTS: dict[str, Callable[[pd.DatetimeIndex], pd.Index]] = {
     "month": lambda when: when.month,

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 from sklearn.preprocessing import OneHotEncoder
 
-from awn.tabular.encode.values import distinct
+from awn.tabular.read.values import distinct
 
 Codes = npt.NDArray[np.int64]
 

@@ -17,8 +17,8 @@ from awn.tabular.encode.columns import Column, Kind, decide_columns
 from awn.tabular.encode.dates import Calendar
 from awn.tabular.encode.onehot import OneHot
 from awn.tabular.encode.scaling import CLIP, Scaling
-from awn.tabular.encode.values import Floats, booleans, dates, numbers
-from awn.tabular.read.names import check_names
+from awn.tabular.read.names import with_names
+from awn.tabular.read.values import Floats, booleans, dates, numbers
 
 FORMAT = 1
 _NUMERIC = ("number", "boolean", "date")
@@ -68,7 +68,7 @@ class Preprocessor:
 
     def fit(self, frame: pd.DataFrame) -> Preprocessor:
         """Learn from the training rows, and return itself."""
-        frame = _named(frame)
+        frame = with_names(frame)
         if len(frame) < 2:
             held = "1 row, and one sample is too little to learn from" if len(frame) else "no rows"
             raise TableError(f"The table has {held}.")
@@ -91,7 +91,7 @@ class Preprocessor:
     def transform(self, frame: pd.DataFrame) -> npt.NDArray[np.float32]:
         """The numbers of a table, [rows, features]. The order of its columns does not matter, others are left out."""
         self._check_fitted()
-        frame = _named(frame)
+        frame = with_names(frame)
         self._check_columns(frame)
         if frame.empty:
             return np.empty((0, len(self.feature_names)), dtype=np.float32)
@@ -107,7 +107,7 @@ class Preprocessor:
     def select(self, frame: pd.DataFrame) -> pd.DataFrame:
         """The columns of the training table, in its order, and no others; those that are not used may be missing."""
         self._check_fitted()
-        frame = _named(frame)
+        frame = with_names(frame)
         self._check_columns(frame)
         return frame.reindex(columns=[column.name for column in self._columns])
 
@@ -229,15 +229,6 @@ class Preprocessor:
         levels = [] if self._onehot is None else self._onehot.levels
         if not self._columns or sum(sizes) != len(pieces) or len(self.category_columns) != len(levels):
             raise ValueError(f"{len(pieces)} numbers and {len(levels)} categories for the columns {self._columns}")
-
-
-def _named(frame: pd.DataFrame) -> pd.DataFrame:
-    """The table with strings as column names, each once."""
-    if not isinstance(frame, pd.DataFrame):
-        raise ArgumentError(f"a table must be a pandas DataFrame, got {type(frame).__name__}.")
-    names = [str(name) for name in frame.columns]
-    check_names(names, "The table")
-    return frame.set_axis(names, axis=1)
 
 
 def _number_names(column: Column, calendars: Mapping[str, Calendar]) -> list[str]:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from sklearn.impute import MissingIndicator, SimpleImputer
 from sklearn.preprocessing import StandardScaler
 
-from awn.tabular.encode.values import Floats
+from awn.tabular.read.values import Floats
 
 # Beyond ten deviations a value says no more than 'very large', but one of a thousand would drive every unit it reaches.
 CLIP = 10.0

@@ -16,8 +16,8 @@ import pandas as pd
 
 from awn.basics.names import listed
 from awn.errors import TableError
-from awn.tabular.encode.values import parse_numbers
 from awn.tabular.read.names import check_names
+from awn.tabular.read.values import parse_numbers
 
 DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
 _SAMPLE = 50  # records that are looked at to find the delimiter

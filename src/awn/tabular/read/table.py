@@ -20,9 +20,6 @@ from awn.basics.names import listed
 from awn.errors import TableError
 from awn.tabular.read.delimited import read_delimited
 from awn.tabular.read.names import check_names
-from awn.tabular.read.target import Task, as_classes, guess_task, split_target
-
-__all__ = ["Task", "as_classes", "guess_task", "read_table", "split_target"]
 
 _TEXT = {".csv": False, ".txt": False, ".tsv": True, ".tab": True}  # whether the name says that there are tabs
 _PARQUET = (".parquet", ".pq")

@@ -10,7 +10,8 @@ from pandas.api import types
 
 from awn.basics.names import listed, near
 from awn.errors import ArgumentError, TableError
-from awn.tabular.encode.values import (
+from awn.tabular.read.names import with_names
+from awn.tabular.read.values import (
     Floats,
     is_plain_boolean,
     is_plain_date,
@@ -19,7 +20,6 @@ from awn.tabular.encode.values import (
     parse_numbers,
     words,
 )
-from awn.tabular.read.names import check_names
 
 Task = Literal["classification", "regression"]
 
@@ -49,9 +49,8 @@ def split_target(frame: pd.DataFrame, target: str) -> Split:
     >>> buys.tolist(), notes
     (['yes', 'no'], ["dropped 1 of 3 rows, in which the target 'buys' is missing"])
     """
-    names = [str(name) for name in frame.columns]
-    check_names(names, "The table")
-    frame = frame.set_axis(names, axis=1)
+    frame = with_names(frame)
+    names = frame.columns.tolist()
     if target not in names:
         raise TableError(f"The table has no column {target!r}.{near(target, names)} It has {listed(names, most=20)}.")
     if len(names) == 1:
