@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, cast
 
 import torch
 import typer
@@ -19,6 +19,8 @@ from awn.parallel.torchrun import several_ranks, times_restarted, torchrun_group
 
 if TYPE_CHECKING:
     from awn.tabular.outcome import Start, TableFit
+    from awn.tabular.read.target import Task
+    from awn.tabular.settings import TableSettings
 
 Quiet = Annotated[bool, typer.Option("--quiet", help="Say nothing but errors and results.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")]
@@ -56,15 +58,17 @@ def fit(
 
     Several processes, each with a part of every batch:  torchrun --nproc-per-node 4 -m awn fit houses.csv …
     """
+    from awn.tabular.settings import TableSettings
+
     torch.set_num_threads(threads)
     named = {"hidden_layers": hidden_layers, "epochs": epochs, "max_units": max_units, "max_params": max_params}
     options = {**read_config(config), **{name: value for name, value in named.items() if value is not None}}
-    settings = {"task": task, "test_size": test_size, "options": options, "compare": compare}
+    settings = TableSettings(target, cast("Task | None", task), test_size, seed, compare, options)
     check_crew(workers, ray)
     if len(tables) > 1 or seeds > 1 or ray:
         fleet = Fleet(workers or 1, ray, threads, resume, overwrite)
         every = range(seed, seed + seeds)
-        fit_many(tables, target, every, out_folder, settings, fleet, quiet=quiet, as_json=as_json)
+        fit_many(tables, every, out_folder, settings, fleet, quiet=quiet, as_json=as_json)
         return
     if workers and workers > 1:
         say("One table with one seed is one run, so there is nothing for --workers to share out.", quiet=quiet)
@@ -75,7 +79,7 @@ def fit(
     with torchrun_group() as rank:
         folder = run_folder(out_folder, tables[0], resume=resume, overwrite=overwrite)
         wait_for_all()  # every rank has looked before one of them writes
-        result = _fit(tables[0], target, folder, {**settings, "seed": seed}, resume=resume, quiet=quiet or rank > 0)
+        result = _fit(tables[0], folder, settings, resume=resume, quiet=quiet or rank > 0)
     if rank > 0:
         return
     if as_json:
@@ -84,7 +88,7 @@ def fit(
     print_result(result)
 
 
-def _fit(table: Path, target: str, folder: Path, settings: dict[str, Any], *, resume: bool, quiet: bool) -> TableFit:
+def _fit(table: Path, folder: Path, settings: TableSettings, *, resume: bool, quiet: bool) -> TableFit:
     from awn.tabular.fitting import fit_table
 
     display = None if quiet else LiveDisplay(err) if err.is_terminal else PlainDisplay(err)
@@ -95,9 +99,16 @@ def _fit(table: Path, target: str, folder: Path, settings: dict[str, Any], *, re
         if display is not None:
             display.score_name = start.score_name
 
-    settings = {**settings, "callbacks": [] if display is None else [display]}
     try:
-        return fit_table(table, target, folder, **settings, resume=resume, data_parallel=several_ranks(), begin=begin)
+        return fit_table(
+            table,
+            folder,
+            settings,
+            callbacks=[] if display is None else [display],
+            resume=resume,
+            data_parallel=several_ranks(),
+            begin=begin,
+        )
     except KeyboardInterrupt:
         say(f"Interrupted. {_to_go_on(folder)}")
         raise typer.Exit(1) from None

@@ -17,6 +17,7 @@ from awn.parallel.torchrun import several_ranks, torchrun_group
 
 if TYPE_CHECKING:
     from awn.tabular.many import Fanout, TableRun
+    from awn.tabular.settings import TableSettings
 
 
 @dataclass(frozen=True)
@@ -38,10 +39,9 @@ def check_crew(workers: int | None, ray: str | None) -> None:
 
 def fit_many(
     tables: Sequence[Path],
-    target: str,
     seeds: Sequence[int],
     given: Path | None,
-    settings: Mapping[str, Any],
+    settings: TableSettings,
     fleet: Fleet,
     *,
     quiet: bool,
@@ -61,7 +61,7 @@ def fit_many(
     if fleet.resume and not any((run.folder / "run").is_dir() for run in runs):
         raise ArgumentError(f"there are no runs of these tables and seeds in {folder} to resume.")
     try:
-        found = _make(runs, target, settings, fleet, quiet=quiet)
+        found = _make(runs, settings, fleet, quiet=quiet)
     except KeyboardInterrupt:
         say(f"Interrupted. To go on: the same command with --out {folder} --resume.")
         raise typer.Exit(1) from None
@@ -79,18 +79,17 @@ def fit_many(
         raise typer.Exit(1)
 
 
-def _make(runs: Sequence[TableRun], target: str, settings: Mapping[str, Any], fleet: Fleet, *, quiet: bool) -> Fanout:
+def _make(runs: Sequence[TableRun], settings: TableSettings, fleet: Fleet, *, quiet: bool) -> Fanout:
     from awn.runs.workers import local_workers, ray_workers
     from awn.tabular.many import check_runs, fit_tables
 
-    taken = check_runs(runs, target, settings)
+    taken = check_runs(runs, settings)
     crew = ray_workers(fleet.ray, fleet.threads) if fleet.ray else local_workers(min(fleet.workers, len(runs)))
     with crew as workers:
         for table, says in taken.items():
             say(f"{table}: {says}", quiet=quiet)
         found = fit_tables(
             runs,
-            target,
             settings,
             workers,
             threads=fleet.threads,

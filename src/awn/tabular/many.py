@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 import traceback
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
@@ -21,6 +20,7 @@ from awn.files.write import json_file
 from awn.runs.workers import Tasks, Workers
 from awn.tabular.fitting import check_fit, fit_table
 from awn.tabular.outcome import TableFit
+from awn.tabular.settings import TableSettings
 
 Tell = Callable[[str], None]
 
@@ -86,13 +86,12 @@ def plan_runs(tables: Sequence[Path], seeds: Sequence[int], folder: Path) -> lis
     ]
 
 
-def check_runs(runs: Sequence[TableRun], target: str, settings: Mapping[str, Any]) -> dict[Path, str]:
-    """What the target of every table is taken for; those that cannot be used are refused, all in one error."""
+def check_runs(runs: Sequence[TableRun], settings: TableSettings) -> dict[Path, str]:
+    """A description of the task of every table. Tables that cannot be used are refused, all in one error."""
     taken, wrong = {}, []
-    checked = {name: settings[name] for name in ("task", "test_size", "options")}
     for table, seed in {run.table: run.seed for run in runs}.items():
         try:
-            taken[table] = check_fit(table, target, **checked, seed=seed)
+            taken[table] = check_fit(table, replace(settings, seed=seed))
         except TableError as error:
             wrong.append(str(error) if str(table) in str(error) else f"{table}: {error}")
     if wrong:
@@ -102,19 +101,18 @@ def check_runs(runs: Sequence[TableRun], target: str, settings: Mapping[str, Any
 
 def fit_tables(
     runs: Sequence[TableRun],
-    target: str,
-    settings: Mapping[str, Any],
+    settings: TableSettings,
     workers: Workers,
     *,
     threads: int = 1,
     resume: bool = False,
     tell: Tell = lambda _: None,
 ) -> Fanout:
-    """Have all runs made, with the `settings` of `fit_table`; with `resume`, those that are finished are not repeated.
+    """Make all runs, each with its own seed; with `resume`, finished runs are not repeated.
 
-    `tell` is given a sentence as each run ends.
+    `tell` is called with a sentence as each run ends.
     """
-    asked = _asked(runs, target, settings)
+    asked = _asked(runs, settings)
     made: dict[TableRun, TableFit] = {}
     failed: dict[TableRun, Failure] = {}
     tasks: Tasks[TableRun] = Tasks(workers)
@@ -122,9 +120,7 @@ def fit_tables(
     for run in runs:
         finished = _read_fit(run, asked[run]) if resume else None
         if finished is None:
-            tasks.add(
-                run, _make, _found(run), target, dict(settings), resume, threads, {**from_here, "asked": asked[run]}
-            )
+            tasks.add(run, _make, _found(run), settings, resume, threads, {**from_here, "asked": asked[run]})
         else:
             made[run] = finished
             tell(f"{run}: finished before")
@@ -165,13 +161,11 @@ def summarise(fits: Sequence[TableFit]) -> dict[str, Any]:
     }
 
 
-def _make(
-    run: TableRun, target: str, settings: dict[str, Any], resume: bool, threads: int, facts: dict[str, Any]
-) -> Failure | None:
+def _make(run: TableRun, settings: TableSettings, resume: bool, threads: int, facts: dict[str, Any]) -> Failure | None:
     """What a worker does. The result is in the run's folder; an exception would not come back whole from everywhere."""
     torch.set_num_threads(threads)
     try:
-        fit_table(run.table, target, run.folder, seed=run.seed, **settings, resume=resume, facts=facts)
+        fit_table(run.table, run.folder, replace(settings, seed=run.seed), resume=resume, facts=facts)
     except (AwnError, OSError) as error:
         return Failure(str(error), refused=isinstance(error, ArgumentError | TableError | CheckpointError))
     except Exception as error:
@@ -181,7 +175,7 @@ def _make(
 
 def _found(run: TableRun) -> TableRun:
     """The run as a worker finds it, whose working folder may be another."""
-    return dataclasses.replace(run, table=run.table.absolute(), folder=run.folder.absolute())
+    return replace(run, table=run.table.absolute(), folder=run.folder.absolute())
 
 
 def _failure(run: TableRun, outcome: Failure | Exception | None) -> Failure:
@@ -190,11 +184,11 @@ def _failure(run: TableRun, outcome: Failure | Exception | None) -> Failure:
     return outcome or Failure(f"no result is in {run.folder}: it must be on a disk that all workers share.")
 
 
-def _asked(runs: Sequence[TableRun], target: str, settings: Mapping[str, Any]) -> dict[TableRun, dict[str, Any]]:
+def _asked(runs: Sequence[TableRun], settings: TableSettings) -> dict[TableRun, dict[str, Any]]:
     """All that decides the result of each run, as JSON has it."""
     contents = {table: hashlib.sha256(table.read_bytes()).hexdigest() for table in {run.table for run in runs}}
     return {
-        run: json.loads(json_file({"table": contents[run.table], "target": target, "seed": run.seed, **settings}))
+        run: json.loads(json_file({"table": contents[run.table], **asdict(replace(settings, seed=run.seed))}))
         for run in runs
     }
 
@@ -205,7 +199,7 @@ def _read_fit(run: TableRun, asked: Mapping[str, Any]) -> TableFit | None:
         summary = json.loads((run.folder / "summary.json").read_bytes())
         if summary["from"].get("asked") != asked or not (run.folder / "report.json").is_file():
             return None
-        return TableFit(**{own.name: summary[own.name] for own in dataclasses.fields(TableFit)})
+        return TableFit(**{own.name: summary[own.name] for own in fields(TableFit)})
     except (OSError, ValueError, KeyError, TypeError, AttributeError):  # not there, or cut off
         return None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 import pandas as pd
@@ -96,8 +96,7 @@ def guess_task(target: pd.Series, task: Task | None = None) -> Guess:
     >>> guess_task(pd.Series([0, 1, 2, 0, 1, 2], name="grade"), "regression")
     Guess(task='regression', reason='as stated')
     """
-    if task not in (None, "classification", "regression"):
-        raise ArgumentError(f"task must be 'classification' or 'regression', got {task!r}.")
+    check_task(task)
     name = repr(target.name)
     if is_plain_date(target):
         raise TableError(f"The target {name} holds dates. Turn it into a number first, such as days since a given one.")
@@ -117,6 +116,17 @@ def guess_task(target: pd.Series, task: Task | None = None) -> Guess:
     if task == "classification":
         _check_few(name, values)
     return Guess(task, "as stated") if task else _guess_from_numbers(name, values)
+
+
+def check_task(task: str | None) -> None:
+    """Refuse a task that is neither classification nor regression; None leaves it open.
+
+    >>> check_task("ranking")
+    Traceback (most recent call last):
+    awn.errors.ArgumentError: task must be 'classification' or 'regression', got 'ranking'.
+    """
+    if task not in (None, *get_args(Task)):
+        raise ArgumentError(f"task must be 'classification' or 'regression', got {task!r}.")
 
 
 def as_classes(target: pd.Series) -> pd.Series:
