@@ -283,6 +283,15 @@ def test_options_come_from_a_file_and_the_command_line_goes_first(
     assert len(json.loads(run(*words, "b", *QUICK, "--hidden-layers", 3).out)["widths"]) == 3
 
 
+@pytest.mark.parametrize(("words", "name"), [([], "epochs"), (["--epochs", "0"], "--epochs")])
+def test_an_error_names_an_option_of_the_command_line_as_typed_and_one_of_a_file_as_written(
+    words: list[str], name: str, run: Run, made: Path
+) -> None:
+    Path("c.json").write_text('{"epochs": 0}')
+    said = run("fit", made / "iris.csv", "--target", "target", "--config", "c.json", *words)
+    assert one_sentence(said) == f"error: {name} must be a whole number of at least 1, got 0."
+
+
 def test_class_weights_in_a_file_name_classes_by_words(run: Run, made: Path) -> None:
     Path("c.json").write_text('{"class_weight": {"0": 1, "1": 50, "2": 1}}')
     said = run("fit", made / "iris.csv", "--target", "target", "--config", "c.json", *QUICK, "--out", "a")
@@ -539,14 +548,17 @@ WRONG_CALLS: dict[str, tuple[list[Any], str]] = {
     "no such table": (["fit", "nothing.csv", "--target", "y"], "no file nothing.csv"),
     "a folder": (["fit", ".", "--target", "y"], "is a folder"),
     "unknown ending": (["fit", "t.xlsx", "--target", "y"], "t.xlsx"),
-    "task": (["fit", "t.csv", "--target", "y", "--task", "ranking"], " --task must be classification or regression"),
+    "task": (
+        ["fit", "t.csv", "--target", "y", "--task", "ranking"],
+        " --task must be 'classification' or 'regression', got 'ranking'",
+    ),
     "task against the target": (["fit", "t.csv", "--target", "c", "--task", "classification"], "target 'c' holds 40"),
     "regression of words": (["fit", "t.csv", "--target", "w", "--task", "regression"], "'w', row 0"),
-    "test size": (["fit", "t.csv", "--target", "y", "--test-size", 1.5], "--test-size must be"),
+    "test size": (["fit", "t.csv", "--target", "y", "--test-size", 1.5], " --test-size must lie"),
     "test size that leaves nothing": (["fit", "t.csv", "--target", "y", "--test-size", 0.001], "too few"),
     "seed": (["fit", "t.csv", "--target", "y", "--seed", -1], " --seed must be"),
     "epochs": (["fit", "t.csv", "--target", "y", "--epochs=0"], " --epochs must be"),
-    "max params": (["fit", "t.csv", "--target", "y", "--max-params", 2], "--max-params 2 cannot be met"),
+    "max params": (["fit", "t.csv", "--target", "y", "--max-params", 2], "--max-params=2 cannot be met"),
     "no config": (["fit", "t.csv", "--target", "y", "--config", "none.json"], "none.json"),
     "no model": (["predict", "none", "t.csv"], "there is no folder none"),
     "not a model": (["inspect", "folder"], "folder is not a model"),
@@ -558,10 +570,16 @@ WRONG_CALLS: dict[str, tuple[list[Any], str]] = {
     ),
     "too few parameters": (
         ["truncate", "iris", "--max-params", 3, "--data", "iris.csv"],
-        "--max-params 3 cannot be met",
+        "--max-params=3 cannot be met",
     ),
-    "nothing to cut to": (["truncate", "iris", "--data", "iris.csv", "--out", "iris"], "one way: --keep, --units or"),
-    "two ways to cut": (["truncate", "iris", "--keep", 0.5, "--units", 3, "--data", "iris.csv"], "one way: --keep,"),
+    "nothing to cut to": (
+        ["truncate", "iris", "--data", "iris.csv", "--out", "iris"],
+        "exactly one of --keep, --units and",
+    ),
+    "two ways to cut": (
+        ["truncate", "iris", "--keep", 0.5, "--units", 3, "--data", "iris.csv"],
+        "exactly one of --keep,",
+    ),
     "max drop": (["compress", "iris", "--data", "iris.csv", "--max-drop", -1, "--out", "iris"], "--max-drop must be"),
     "format": (["export", "iris", "--format", "pickle", "--out", "iris"], "--format must be one of onnx"),
     "no run": (["report", "none"], "none is not a finished run"),

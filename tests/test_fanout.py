@@ -132,7 +132,7 @@ def test_what_is_finished_with_other_settings_is_not_what_is_asked_for(run: Run)
     assert len(Path("many/iris/seed-0/run/history.jsonl").read_text().splitlines()) == 4, "gone on with"
     other = one_sentence(run(*words, "--hidden-layers", 3, "--resume"))
     assert "many/iris/seed-0/run/run.safetensors belongs to a run with other settings (model" in other
-    assert "Resume with the same ones, or start afresh in another folder. Refused likewise: 1 more." in other
+    assert "or start afresh in another folder. Other runs failed with similar errors." in other
     more = run(*words, "--hidden-layers", 3, "--resume", "--seeds", 3)
     assert more.code == 1
     assert [run["seed"] for run in json.loads(more.out)["runs"]] == [2], "the one that was not there"
@@ -195,7 +195,11 @@ WRONG: dict[str, tuple[list[Any], list[str]]] = {
     "no such table": (["iris.csv", "none.csv", "--target", "target"], ["no file none.csv"]),
     "twice": (["iris.csv", "./iris.csv", "--target", "target"], ["iris.csv is given twice"]),
     "option": (["iris.csv", "wine.csv", "--target", "target", "--epochs", 0], ["epochs must be"]),
-    "test size": (["iris.csv", "wine.csv", "--target", "target", "--test-size", 2], ["--test-size must be"]),
+    "test size": (["iris.csv", "wine.csv", "--target", "target", "--test-size", 2], ["--test-size must lie"]),
+    "max params": (
+        ["iris.csv", "--target", "target", "--seeds", 2, "--max-params", 2, "--quiet"],
+        ["--max-params=2 cannot"],
+    ),
     "seed": (["iris.csv", "--target", "target", "--seed", 2**32 - 1, "--seeds", 2], ["seed must be"]),
     "nothing to resume": (["iris.csv", "wine.csv", "--target", "target", "--resume"], ["no runs of these tables"]),
     "Ray": (["iris.csv", "--target", "target", "--ray", "local"], ['pip install "awn[ray]"']),

@@ -97,8 +97,9 @@ def _make(runs: Sequence[TableRun], settings: TableSettings, fleet: Fleet, *, qu
             tell=lambda sentence: say(sentence, quiet=quiet),
         )
     if not found.made and all(failure.refused for failure in found.failed.values()):
-        first, *others = dict.fromkeys(failure.says for failure in found.failed.values())
-        raise ArgumentError(f"{first} Refused likewise: {len(others)} more." if others else first)
+        first, *others = {failure.says: failure for failure in found.failed.values()}.values()
+        more = " Other runs failed with similar errors." if others else ""
+        raise ArgumentError(first.says + more, argument=first.argument)
     return found
 
 

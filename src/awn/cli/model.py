@@ -115,7 +115,7 @@ def compress(
     """
     from awn.tabular.predicting import compress_model
 
-    check_number("--max-drop", max_drop, or_equal=True)
+    check_number("max_drop", max_drop, or_equal=True)
     found = find_model(model)
     out_folder = free_folder(out_folder, found, "compressed", overwrite)
     show_smaller(compress_model(found, data, out_folder, max_drop=max_drop), as_json)
@@ -143,12 +143,12 @@ def export(
 
 
 def check_cut(keep: float | None, units: int | None, max_params: int | None) -> None:
-    """Refuse a cut that `awn.truncate` would, by the names of the options, before anything is read or written."""
+    """Refuse a cut that `awn.truncate` would refuse, before anything is read or written."""
     if sum(choice is not None for choice in (keep, units, max_params)) != 1:
-        raise ArgumentError("say how far to truncate in exactly one way: --keep, --units or --max-params.")
+        raise ArgumentError("Choose exactly one of --keep, --units and --max-params.")
     if keep is not None and not 0 < keep <= 1:
-        raise ArgumentError(f"--keep must be a fraction above 0 and at most 1, got {keep}.")
-    for name, number in (("--units", units), ("--max-params", max_params)):
+        raise ArgumentError(f"keep must be a fraction above 0 and at most 1, got {keep}.", argument="keep")
+    for name, number in (("units", units), ("max_params", max_params)):
         if number is not None:
             check_units(name, number)
 

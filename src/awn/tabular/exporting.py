@@ -30,7 +30,7 @@ def export_model(model: Path, path: Path, form: str) -> str:
     NaN, and the encoded columns otherwise; they give probabilities, or predictions in the target's own unit.
     """
     if form not in get_args(Form):
-        raise ArgumentError(f"format must be one of {', '.join(get_args(Form))}; got {form!r}.")
+        raise ArgumentError(f"format must be one of {', '.join(get_args(Form))}; got {form!r}.", argument="format")
     estimator, about = load_estimator(model), read_about(model)
     if path.is_dir():
         raise ArgumentError(f"{path} is a folder; name a file to write.")

@@ -39,13 +39,15 @@ class TableRun:
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a run was not made, and the traceback of a fault of ours.
+    """Why a run failed, with the traceback of a bug.
 
-    `refused` if its input, an option, or what is in its folder cannot be used: it would be so again.
+    `refused` means that the table, an option or the run's folder cannot be used, so a second try would fail too.
+    `argument` is that of an `ArgumentError`.
     """
 
     says: str
     refused: bool = False
+    argument: str | None = None
     trace: str = ""
 
 
@@ -166,8 +168,10 @@ def _make(run: TableRun, settings: TableSettings, resume: bool, threads: int, fa
     torch.set_num_threads(threads)
     try:
         fit_table(run.table, run.folder, replace(settings, seed=run.seed), resume=resume, facts=facts)
+    except ArgumentError as error:
+        return Failure(str(error), refused=True, argument=error.argument)
     except (AwnError, OSError) as error:
-        return Failure(str(error), refused=isinstance(error, ArgumentError | TableError | CheckpointError))
+        return Failure(str(error), refused=isinstance(error, TableError | CheckpointError))
     except Exception as error:
         return Failure(f"{type(error).__name__}: {error}", trace=traceback.format_exc())
     return None

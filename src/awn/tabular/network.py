@@ -294,7 +294,9 @@ class NetworkEstimator(NetworkParameters, BaseEstimator):  # type: ignore[misc]
         smallest = count_parameters(self.model_, {group.name: 1 for group in find_groups(self.model_)})
         if self.max_params is not None and smallest > self.max_params:
             raise ArgumentError(
-                f"max_params={self.max_params:,} cannot be met: one unit a layer makes {smallest:,} parameters."
+                f"max_params={self.max_params:,} cannot be met: with one unit per layer, the network has {smallest:,} "
+                "parameters.",
+                argument="max_params",
             )
 
     def _budget(self) -> Budget | None:

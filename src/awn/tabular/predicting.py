@@ -27,7 +27,7 @@ def predict_table(model: Path, table: Path, *, proba: bool = False) -> pd.DataFr
     if not proba:
         return pd.DataFrame({target: estimator.predict(_own_columns(estimator, features))})
     if not isinstance(estimator, AdaptiveClassifier):
-        raise ArgumentError("--proba needs a classifier; this model predicts numbers.")
+        raise ArgumentError("proba needs a classifier, and this model is a regressor.", argument="proba")
     chances = estimator.predict_proba(_own_columns(estimator, features))
     return pd.DataFrame(chances, columns=[f"{target}={label}" for label in estimator.classes_])
 

@@ -35,6 +35,10 @@ class TableSettings:
     def __post_init__(self) -> None:
         check_task(self.task)
         if not 0 < self.test_size < 1:
-            raise ArgumentError(f"test_size must lie strictly between 0 and 1, got {self.test_size}.")
+            raise ArgumentError(
+                f"test_size must lie strictly between 0 and 1, got {self.test_size}.", argument="test_size"
+            )
         if not 0 <= self.seed < _SEEDS:
-            raise ArgumentError(f"seed must be a whole number from 0 to {_SEEDS - 1}, got {self.seed}.")
+            raise ArgumentError(
+                f"seed must be a whole number from 0 to {_SEEDS - 1}, got {self.seed}.", argument="seed"
+            )

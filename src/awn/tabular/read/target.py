@@ -126,7 +126,7 @@ def check_task(task: str | None) -> None:
     awn.errors.ArgumentError: task must be 'classification' or 'regression', got 'ranking'.
     """
     if task not in (None, *get_args(Task)):
-        raise ArgumentError(f"task must be 'classification' or 'regression', got {task!r}.")
+        raise ArgumentError(f"task must be 'classification' or 'regression', got {task!r}.", argument="task")
 
 
 def as_classes(target: pd.Series) -> pd.Series:
