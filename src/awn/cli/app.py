@@ -1,4 +1,4 @@
-"""The `awn` command. Exit codes: 0 success, 1 an interrupt or a fault of ours, 2 a wrong call or a bad input."""
+"""The `awn` program. Exit codes: 0 success, 1 interrupt, failed runs or a bug, 2 invalid usage or input."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ app = typer.Typer(
 )
 for command in (fit, predict, inspect, truncate, compress, export, report):
     app.command(cls=AwnCommand)(command)
-# Other packages add commands of their own, a function or a Typer of several: awn_paper adds `paper` and `bench`.
+# Other packages may add commands, each a function or a Typer: awn_paper adds `paper` and `bench`.
 for point in sorted(entry_points(group="awn.commands"), key=lambda point: point.name):
     added = point.load()
     if isinstance(added, typer.Typer):
@@ -43,19 +43,19 @@ def _print_version(wanted: bool) -> None:
 @app.callback()
 def options(
     version: Annotated[
-        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
+        bool, typer.Option("--version", help="Print the version and exit.", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None:
     """Neural networks that learn the width of their layers while they train."""
 
 
 def main() -> None:
-    """Run the command line, and turn an error of ours, or of the disk, into one sentence and exit code 2."""
+    """Run the command line; awn's own errors and those of the file system end it with one sentence and code 2."""
     try:
         app(prog_name="awn")
     except (AwnError, OSError) as error:
         sentence = str(error)
         if isinstance(error, OSError) and error.strerror:
-            sentence = f"{error.filename or 'a file'} cannot be read or written: {error.strerror}."
+            sentence = f"{error.filename or 'A file'} cannot be read or written: {error.strerror}."
         err.print(f"[red]error:[/red] {escape(sentence)}", highlight=False, soft_wrap=True)
         sys.exit(2)

@@ -103,7 +103,7 @@ def _start(known: _Prepared, estimator: Estimator) -> Start:
 
 
 def _end(estimator: Estimator) -> dict[str, Any]:
-    """What is known of a run once it is trained."""
+    """The facts known once the network is trained."""
     rows = mark_best(estimator.history_.rows)
     widths = {group.name: group.width for group in find_groups(estimator.model_)}
     return {
@@ -191,7 +191,7 @@ def _write(
     folder = Path(result.folder)
     about = {"table": table.name, "target": target, "task": result.task, "score_name": result.score_name}
     save_estimator(estimator, result.model, about={**about, "scores": result.scores, "rows": result.rows})
-    headline = [(f"{result.score_name}, {SCORES[name]}", score) for name, score in result.scores.items()]
+    headline = [(f"{result.score_name} ({SCORES[name]})", score) for name, score in result.scores.items()]
     data = analyse(
         estimator,
         parts.X_test,

@@ -1,4 +1,4 @@
-"""Many runs: tables × seeds, a run of `fit_table` and a folder each. What happens to one is nothing to the others."""
+"""Many runs of `fit_table`: one per table and seed, each with its own folder. A failed run does not stop the others."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True)
 class TableRun:
-    """A run to be made."""
+    """A run to make: its table, seed and folder."""
 
     table: Path
     seed: int
@@ -47,13 +47,13 @@ class Failure:
 
     says: str
     refused: bool = False
-    argument: str | None = None
     trace: str = ""
+    argument: str | None = None
 
 
 @dataclass(frozen=True)
 class Fanout:
-    """What came of many runs, in their order."""
+    """The results and the failures of many runs, in the order of the runs."""
 
     made: dict[TableRun, TableFit]
     failed: dict[TableRun, Failure]
@@ -67,7 +67,7 @@ class Fanout:
 
 
 def plan_runs(tables: Sequence[Path], seeds: Sequence[int], folder: Path) -> list[TableRun]:
-    """A run for every table and seed, in `folder`/<table>/seed-<n>; tables of one name are numbered.
+    """A run for every table and seed, in `folder`/<table>/seed-<n>; tables of the same name are numbered.
 
     >>> runs = plan_runs([Path("a/sales.csv"), Path("b/sales.csv")], [0, 1], Path("runs"))
     >>> [run.folder.as_posix() for run in runs]
@@ -76,7 +76,7 @@ def plan_runs(tables: Sequence[Path], seeds: Sequence[int], folder: Path) -> lis
     names: dict[Path, str] = {}
     for table in tables:
         if table.resolve() in names:
-            raise ArgumentError(f"the table {table} is given twice; --seeds makes several runs of one.")
+            raise ArgumentError(f"The table {table} is given twice. For several runs of one table, use several seeds.")
         stem = name = table.name.split(".")[0] or "table"
         number = 1
         while name in names.values():
@@ -140,16 +140,16 @@ def fit_tables(
 
 
 def spread(numbers: Sequence[float]) -> dict[str, float | None]:
-    """The mean of some numbers, and the deviation of one from it; None for a single one.
+    """The mean and the sample standard deviation of some numbers; the latter is None for a single number.
 
     >>> spread([1.0, 3.0])
-    {'mean': 2.0, 'deviation': 1.41...}
+    {'mean': 2.0, 'std': 1.41...}
     """
-    return {"mean": fmean(numbers), "deviation": stdev(numbers) if len(numbers) > 1 else None}
+    return {"mean": fmean(numbers), "std": stdev(numbers) if len(numbers) > 1 else None}
 
 
 def summarise(fits: Sequence[TableFit]) -> dict[str, Any]:
-    """What the runs of one table came to: means and deviations of scores, widths and sizes; `at_cap` counts runs."""
+    """Means and standard deviations over the runs of one table; `at_cap` counts the runs of each capped layer."""
     return {
         "task": fits[0].task,
         "score_name": fits[0].score_name,
@@ -164,7 +164,7 @@ def summarise(fits: Sequence[TableFit]) -> dict[str, Any]:
 
 
 def _make(run: TableRun, settings: TableSettings, resume: bool, threads: int, facts: dict[str, Any]) -> Failure | None:
-    """What a worker does. The result is in the run's folder; an exception would not come back whole from everywhere."""
+    """Make a run, in a worker. Results go to the run's folder; not every exception survives the way back."""
     torch.set_num_threads(threads)
     try:
         fit_table(run.table, run.folder, replace(settings, seed=run.seed), resume=resume, facts=facts)
@@ -178,18 +178,20 @@ def _make(run: TableRun, settings: TableSettings, resume: bool, threads: int, fa
 
 
 def _found(run: TableRun) -> TableRun:
-    """The run as a worker finds it, whose working folder may be another."""
+    """The run with absolute paths, since a worker may have another working directory."""
     return replace(run, table=run.table.absolute(), folder=run.folder.absolute())
 
 
 def _failure(run: TableRun, outcome: Failure | Exception | None) -> Failure:
     if isinstance(outcome, Exception):  # of the worker, not of the run
         return Failure((str(outcome) or repr(outcome)).splitlines()[0])
-    return outcome or Failure(f"no result is in {run.folder}: it must be on a disk that all workers share.")
+    return outcome or Failure(
+        f"There is no result in {run.folder}. The folder must be on a disk that all workers share."
+    )
 
 
 def _asked(runs: Sequence[TableRun], settings: TableSettings) -> dict[TableRun, dict[str, Any]]:
-    """All that decides the result of each run, as JSON has it."""
+    """Everything that decides the result of each run, as JSON stores it."""
     contents = {table: hashlib.sha256(table.read_bytes()).hexdigest() for table in {run.table for run in runs}}
     return {
         run: json.loads(json_file({"table": contents[run.table], **asdict(replace(settings, seed=run.seed))}))
@@ -198,7 +200,7 @@ def _asked(runs: Sequence[TableRun], settings: TableSettings) -> dict[TableRun, 
 
 
 def _read_fit(run: TableRun, asked: Mapping[str, Any]) -> TableFit | None:
-    """The result in a run's folder, if it is finished and of what is asked."""
+    """The result in a run's folder, if the run is finished and was made with the same settings."""
     try:
         summary = json.loads((run.folder / "summary.json").read_bytes())
         if summary["from"].get("asked") != asked or not (run.folder / "report.json").is_file():
@@ -210,5 +212,5 @@ def _read_fit(run: TableRun, asked: Mapping[str, Any]) -> TableFit | None:
 
 def _sentence(run: TableRun, made: TableFit, left: int) -> str:
     score, units = made.scores["adaptive"], sum(made.widths.values())
-    capped = f" ({', '.join(made.at_cap)} at the cap: a higher --max-units may do better)" if made.at_cap else ""
+    capped = f" ({', '.join(made.at_cap)} at the limit: a higher --max-units may help)" if made.at_cap else ""
     return f"{run}: {made.score_name} {score:.4f}, {units} units{capped}, {made.seconds:.1f} s; {left} to go"

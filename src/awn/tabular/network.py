@@ -46,9 +46,9 @@ from awn.training.loop import Loss, Score
 SelfT = TypeVar("SelfT", bound="NetworkEstimator")
 Array = NDArray[Any]
 
-# Fewer rows than this say too little of an epoch's score to stop by.
+# The loss on fewer validation rows is too noisy for early stopping.
 _FEWEST_VALIDATION_ROWS = 5
-# The prior on the weights of a table with fewer rows is as weak as with so many.
+# For fewer rows, the prior on the weights is widened so that it does not outweigh the data.
 _FEW_ROWS = 500
 _ROWS_AT_A_TIME = 8192
 
@@ -90,7 +90,7 @@ class Criterion:
 class NetworkEstimator(NetworkParameters, BaseEstimator):  # type: ignore[misc]
     """A network over the encoded rows of a table; the subclasses define what it predicts."""
 
-    # That of partial_fit, kept from call to call.
+    # Kept from one call of partial_fit to the next.
     _optimizer: torch.optim.Optimizer | None
 
     def _train(
@@ -106,7 +106,7 @@ class NetworkEstimator(NetworkParameters, BaseEstimator):  # type: ignore[misc]
         """Split off the validation rows, fit the preprocessing on the others, build the network and train it."""
         seed = self._seed()
         train, validation = self._split(rows, criterion, seed)
-        self._optimizer = None  # that of an earlier partial_fit belongs to another network
+        self._optimizer = None  # one from an earlier partial_fit belongs to another network
         self.preprocessor_ = Preprocessor().fit(train.frame)
         data = self._data(train)
         self.model_ = self._make_network(data.x.shape[1], outputs, seed)
@@ -137,7 +137,7 @@ class NetworkEstimator(NetworkParameters, BaseEstimator):  # type: ignore[misc]
             self.history_ = History()
         if getattr(self, "_optimizer", None) is None:
             self._optimizer = self._make_optimizer()
-        done = len(self.history_)  # every epoch shuffles in its own way
+        done = len(self.history_)  # changes the seed, so that every epoch shuffles differently
         options = FitOptions(
             epochs=1,
             batch_size=self._batch_size(len(rows)),
@@ -159,24 +159,24 @@ class NetworkEstimator(NetworkParameters, BaseEstimator):  # type: ignore[misc]
         self._finish()
 
     def _finish(self) -> None:
-        """Cut what the budget's soft cap left above the cap, and make the plain network that predicts."""
+        """Truncate the network to `max_params`, which the budget only approximates, and finalize it for prediction."""
         groups = find_groups(self.model_)
         if groups and self.max_params is not None and count_parameters(self.model_) > self.max_params:
             self.model_ = truncate(self.model_, max_params=self.max_params, scope="global")
             self._optimizer = None
         self.widths_ = widths(self.model_)
         self.n_iter_ = len(self.history_)
-        # Double precision on the CPU, so that a row's prediction does not depend on the rows beside it.
+        # In double precision on the CPU, the prediction of a row does not depend on the other rows of its batch.
         plain = finalize(self.model_) if groups else copy.deepcopy(self.model_)
         self.network_ = plain.cpu().double().eval().requires_grad_(False)
 
     def _frame(self, X: Any, *, reset: bool) -> pd.DataFrame:
-        """The rows as a DataFrame, checked as scikit-learn does; arrays get their columns' numbers as names."""
+        """The rows as a DataFrame, checked as scikit-learn does; the columns of an array become x0, x1 and so on."""
         names = None if reset else [column.name for column in self.preprocessor_.columns]
         if isinstance(X, pd.DataFrame):
             _check_feature_names(self, X, reset=reset)
             _check_n_features(self, X, reset=reset)
-            # Columns without names at fit go by their place.
+            # Without names in fit, columns are matched by position.
             return X if names is None or "feature_names_in_" in vars(self) else X.set_axis(names, axis=1)
         checked = validate_data(self, X, reset=reset, dtype=np.float64, ensure_all_finite="allow-nan")
         return pd.DataFrame(checked, columns=names or [f"x{i}" for i in range(checked.shape[1])])
@@ -189,24 +189,24 @@ class NetworkEstimator(NetworkParameters, BaseEstimator):  # type: ignore[misc]
         return np.asarray(out)
 
     def encode(self, X: Any) -> Array:
-        """The rows as the network sees them: numbers of about unit size, categories as indicators."""
+        """The rows as the network's inputs: standardised numbers and one-hot categories."""
         check_is_fitted(self, "preprocessor_")
         encoded: Array = self.preprocessor_.transform(self._frame(X, reset=False))
         return encoded
 
     def to_torch(self) -> nn.Module:
-        """The trained network as a plain `nn.Module` in single precision; its inputs are what `encode` gives."""
+        """The trained network as a plain `nn.Module` in single precision; its inputs are the output of `encode`."""
         check_is_fitted(self, "network_")
         return copy.deepcopy(self.network_).float()
 
     def truncate(
         self: SelfT, *, keep: float | None = None, units: int | None = None, max_params: int | None = None
     ) -> SelfT:
-        """A copy whose network lacks the least important units; see `awn.truncate`."""
+        """A copy without the least important units; see `awn.truncate`."""
         return self._with(truncate(self._adaptive(), keep=keep, units=units, max_params=max_params))
 
     def _with(self: SelfT, model: nn.Module) -> SelfT:
-        # All but the network is shared: nothing of it changes after fitting.
+        # Everything but the network is shared, since it does not change after fitting.
         other = type(self).__new__(type(self))
         other.__dict__.update({**self.__dict__, "model_": model, "_optimizer": None})
         other._finish()
@@ -215,7 +215,9 @@ class NetworkEstimator(NetworkParameters, BaseEstimator):  # type: ignore[misc]
     def _adaptive(self) -> nn.Module:
         check_is_fitted(self, "model_")
         if not find_groups(self.model_):
-            raise ArgumentError("this network was trained with fixed_widths: its units have no order to cut it by.")
+            raise ArgumentError(
+                "A network trained with fixed_widths cannot be truncated: its units are not ordered by importance."
+            )
         return self.model_
 
     def _is_new(self) -> bool:
@@ -270,7 +272,7 @@ class NetworkEstimator(NetworkParameters, BaseEstimator):  # type: ignore[misc]
             ).to(device)
 
     def _prior(self, rows: int) -> Prior:
-        """The prior on the weights, which in a table of few rows would leave them no say."""
+        """The prior on the weights, wider for few rows."""
         if self.weight_scale is None:
             return Prior(weight_scale=None)
         return Prior(weight_scale=self.weight_scale * math.sqrt(max(1.0, _FEW_ROWS / rows)))
@@ -290,7 +292,7 @@ class NetworkEstimator(NetworkParameters, BaseEstimator):  # type: ignore[misc]
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
     def _check_cap(self) -> None:
-        """Before training, not after it: the smallest network must have no more parameters than the cap."""
+        """Refuse, before training, a limit that even the smallest network exceeds."""
         smallest = count_parameters(self.model_, {group.name: 1 for group in find_groups(self.model_)})
         if self.max_params is not None and smallest > self.max_params:
             raise ArgumentError(
@@ -312,12 +314,12 @@ class NetworkEstimator(NetworkParameters, BaseEstimator):  # type: ignore[misc]
             patience=self.patience,
             clip=self.clip,
             resize_every=self.resize_every,
-            stop_by="loss",  # smoother than an accuracy over few rows
+            stop_by="loss",  # smoother than the accuracy on few rows
             seed=seed,
         )
 
     def _batch_size(self, rows: int) -> int:
-        """Small tables get small batches: an epoch of few steps learns little."""
+        """Smaller batches for smaller tables, so that an epoch has enough steps."""
         return max(16, min(128, rows // 32)) if self.batch_size is None else self.batch_size
 
     def _require(self, y: Any) -> None:
@@ -330,7 +332,7 @@ class NetworkEstimator(NetworkParameters, BaseEstimator):  # type: ignore[misc]
             return None
         checked: Array = _check_sample_weight(sample_weight, frame, ensure_non_negative=True)
         if not checked.sum() > 0:
-            raise ArgumentError("all sample weights are zero, so there is nothing to learn from.")
+            raise ArgumentError("sample_weight is zero for every row, so there is nothing to learn from.")
         return np.asarray(checked * (len(checked) / checked.sum()))
 
     def __getstate__(self) -> dict[str, Any]:
