@@ -6,6 +6,7 @@ import errno
 import gzip
 import json
 import os
+import pickle
 import re
 import signal
 import subprocess
@@ -23,6 +24,7 @@ from sklearn.datasets import load_diabetes, load_iris
 import awn
 import awn.files.write
 from awn.cli.app import app
+from awn.errors import ArgumentError
 from awn.training import run as run_module
 from cli_cases import Run, one_sentence
 
@@ -331,6 +333,11 @@ def test_an_error_names_an_option_of_the_command_line_as_typed_and_one_of_a_file
     Path("c.json").write_text('{"epochs": 0}')
     said = run("fit", made / "iris.csv", "--target", "target", "--config", "c.json", *words)
     assert one_sentence(said) == f"error: {name} must be a whole number of at least 1, got 0."
+
+
+def test_an_error_from_another_process_still_names_its_argument() -> None:
+    error = pickle.loads(pickle.dumps(ArgumentError("epochs must be a number.", argument="epochs")))
+    assert (str(error), error.argument) == ("epochs must be a number.", "epochs")
 
 
 def test_class_weights_in_a_file_name_classes_by_words(run: Run, made: Path) -> None:

@@ -83,15 +83,11 @@ def _make(runs: Sequence[TableRun], settings: TableSettings, execution: Executio
     from awn.runs.workers import local_workers, ray_workers
     from awn.tabular.many import check_runs, fit_tables
 
-    taken = check_runs(runs, settings)
-    crew = (
-        ray_workers(execution.ray, execution.threads)
-        if execution.ray
-        else local_workers(min(execution.workers, len(runs)))
-    )
-    with crew as workers:
-        for table, says in taken.items():
-            say(f"{table}: {says}", quiet=quiet)
+    tasks = check_runs(runs, settings)
+    local = min(execution.workers, len(runs))
+    with ray_workers(execution.ray, execution.threads) if execution.ray else local_workers(local) as workers:
+        for table, task in tasks.items():
+            say(f"{table}: {task}", quiet=quiet)
         found = fit_tables(
             runs,
             settings,
@@ -139,10 +135,10 @@ def _print(found: Fanout, folder: Path, page: Path | None) -> None:
 
     rows = []
     for table, fits in found.by_table().items():
-        told = summarise(fits)
-        scores = [_cell(told["scores"].get(name), ".4f") for name in SCORES]
-        widths = ", ".join(_cell(width, ".0f") for width in told["widths"].values())
-        rows.append((table, told["runs"], told["score_name"], *scores, widths))
+        summary = summarise(fits)
+        scores = [_cell(summary["scores"].get(name), ".4f") for name in SCORES]
+        widths = ", ".join(_cell(width, ".0f") for width in summary["widths"].values())
+        rows.append((table, summary["runs"], summary["score_name"], *scores, widths))
     if rows:
         head = ["table", "runs", "score", *SCORES.values(), "units per layer"]
         print_table("Mean ± standard deviation over seeds, on the test set", head, rows)

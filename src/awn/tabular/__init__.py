@@ -4,6 +4,7 @@ from awn.errors import MissingExtraError
 
 try:
     import pandas  # noqa: F401
+    import pyarrow  # noqa: F401
     import sklearn  # noqa: F401
 except ImportError as error:
     raise MissingExtraError(f'Tables need {error.name}: pip install "awn[tabular]"') from None
