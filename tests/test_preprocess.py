@@ -274,7 +274,7 @@ def test_bad_calls() -> None:
         Preprocessor().fit(frame.to_numpy())
     with pytest.raises(ArgumentError, match="max_levels must be a whole number of at least 2, got 1"):
         Preprocessor(max_levels=1)
-    with pytest.raises(TableError, match="has 1 row; at least two"):
+    with pytest.raises(TableError, match="has 1 row, and one sample is not enough"):
         Preprocessor().fit(frame[:1])
     with pytest.raises(TableError, match="has no rows"):
         Preprocessor().fit(frame[:0])

@@ -70,7 +70,7 @@ class Preprocessor:
         """Fit to the training rows; returns the preprocessor itself."""
         frame = with_names(frame)
         if len(frame) < 2:
-            held = "1 row; at least two are required" if len(frame) else "no rows"
+            held = "1 row, and one sample is not enough" if len(frame) else "no rows"
             raise TableError(f"The table has {held}.")
         columns = decide_columns(frame, self.kinds, self.max_levels)
         calendars = {
