@@ -29,7 +29,6 @@ from awn.core.groups import find_groups
 from awn.core.importance import Exponential
 from awn.core.summary import widths
 from awn.errors import ArgumentError
-from awn.files.model_folder import describe, rebuild
 from awn.loss.budget import Budget
 from awn.loss.param_groups import param_groups
 from awn.loss.prior import Prior
@@ -334,27 +333,6 @@ class NetworkEstimator(NetworkParameters, BaseEstimator):  # type: ignore[misc]
         if not checked.sum() > 0:
             raise ArgumentError("sample_weight is zero for every row, so there is nothing to learn from.")
         return np.asarray(checked * (len(checked) / checked.sum()))
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Torch cannot pickle a module with gates, so the model goes as its description and its tensors."""
-        state: dict[str, Any] = dict(super().__getstate__())
-        model, optimizer = state.get("model_"), state.pop("_optimizer", None)
-        if model is not None and find_groups(model):
-            state["model_"] = None
-            state["_packed"] = (describe(model), dict(model.state_dict()))
-        if optimizer is not None:
-            state["_optimizer_state"] = optimizer.state_dict()
-        return state
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        packed, optimizer_state = state.pop("_packed", None), state.pop("_optimizer_state", None)
-        super().__setstate__(state)
-        if packed is not None:
-            description, tensors = packed
-            self.model_ = rebuild(tensors, description)
-        if optimizer_state is not None:
-            self._optimizer = self._make_optimizer()
-            self._optimizer.load_state_dict(optimizer_state)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
