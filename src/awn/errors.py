@@ -14,7 +14,14 @@ class AwnError(Exception):
 
 
 class ArgumentError(AwnError, ValueError):
-    """An argument that cannot be used."""
+    """An argument that cannot be used.
+
+    If the message begins with the argument's name, `argument` repeats it: the command line shows the option instead.
+    """
+
+    def __init__(self, message: str, argument: str | None = None) -> None:
+        super().__init__(message)
+        self.argument = argument
 
 
 class OptimizerError(AwnError, ValueError):

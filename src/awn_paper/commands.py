@@ -1,4 +1,4 @@
-"""`awn paper` and `awn bench`, which awn finds by the entry points `awn.commands`."""
+"""`awn paper` and `awn bench`, which awn finds by the entry-point group `awn.commands`."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from typing import Annotated, Literal
 import typer
 
 from awn.basics.text_table import as_table
-from awn.cli.fit import AsJson, Quiet
-from awn.cli.many import check_crew
+from awn.cli.arguments import AsJson, Quiet
+from awn.cli.many import check_workers
 from awn.cli.output import print_json, print_table, say
 from awn.errors import ArgumentError
 
-paper = typer.Typer(help="Run the paper's experiments, and compare them with the paper.", no_args_is_help=True)
+paper = typer.Typer(help="Run the paper's experiments and compare the results with the paper's.", no_args_is_help=True)
 
-Root = Annotated[Path, typer.Option(help="The folder of all results.")]
+Root = Annotated[Path, typer.Option(help="Folder of all results.")]
 _ROOT = Path("results/paper")
 _MEASURED = Path("results/bench")
 
 
 @paper.command("list")
 def list_experiments(root: Root = _ROOT, as_json: AsJson = False) -> None:
-    """List the experiments, with the runs that the small profile needs in all and those that are there already.
+    """List the experiments, with their numbers of required and finished runs in the small profile.
 
-    Experiments that look at the same runs, such as table1 and time, share them.
+    Some experiments share runs: table1 and time use the same ones.
     """
     from awn_paper.experiments import EXPERIMENTS
     from awn_paper.plan import plan
@@ -43,27 +43,29 @@ def list_experiments(root: Root = _ROOT, as_json: AsJson = False) -> None:
         (e.name, e.title, ", ".join(e.small.datasets) or "–", *("–" if number is None else number for number in needed))
         for e, needed in experiments.items()
     ]
-    print_table("experiments, small profile", ["name", "what", "data sets", "runs", "there"], rows)
+    print_table("Experiments, small profile", ["name", "title", "data sets", "runs", "finished"], rows)
 
 
 @paper.command("run")
 def run(
-    name: Annotated[str, typer.Argument(help="An experiment; `awn paper list` names them.")],
-    only: Annotated[str | None, typer.Option(help="One data set of it.")] = None,
+    name: Annotated[str, typer.Argument(help="Experiment; `awn paper list` lists them.")],
+    only: Annotated[str | None, typer.Option(help="Run only this data set.")] = None,
     profile: Annotated[
-        Literal["paper", "small"], typer.Option(help="The paper's protocol, or what two cores can do.")
+        Literal["paper", "small"], typer.Option(help="The paper's protocol, or a smaller one for two cores.")
     ] = "small",
-    seeds: Annotated[int | None, typer.Option(help="Final runs of each case.", min=1)] = None,
+    seeds: Annotated[int | None, typer.Option(help="Number of final runs per case.", min=1)] = None,
     workers: Annotated[
-        int | None, typer.Option(help="Processes on this machine, of one thread each. Default: 1.", min=1)
+        int | None, typer.Option(help="Number of runs at a time, with one thread each. Default: 1.", min=1)
     ] = None,
-    ray: Annotated[str | None, typer.Option(help="The address of a Ray cluster, or `local` to start one.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with runs that were stopped halfway.")] = False,
+    ray: Annotated[
+        str | None, typer.Option(help="Address of a Ray cluster to run on, or `local` to start one.")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Resume interrupted runs.")] = False,
     root: Root = _ROOT,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Run an experiment. Runs that are finished are never made again.
+    """Run an experiment. Finished runs are not repeated.
 
     Example:  awn paper run table1 --only Spiral --workers 2
     """
@@ -72,7 +74,7 @@ def run(
     from awn_paper.store import Store
     from awn_paper.sweep import Sweep
 
-    check_crew(workers, ray)
+    check_workers(workers, ray)
     experiment = find_experiment(name)
     protocol = experiment.protocol(profile)
     if only is not None:
@@ -89,7 +91,7 @@ def run(
             tell=lambda sentence: say(sentence, quiet=quiet),
         )
         outcomes = sweep.run(protocol)
-    say(f"{len(outcomes)} cases, {sweep.made} runs made; the results are under {root / name}", quiet=quiet)
+    say(f"{len(outcomes)} cases, {sweep.made} new runs; results in {root / name}", quiet=quiet)
     if as_json:
         print_json({"experiment": name, "profile": profile, "cases": len(outcomes), "runs": sweep.made})
 
@@ -97,28 +99,30 @@ def run(
 @paper.command("report")
 def report(
     root: Root = _ROOT,
-    document: Annotated[Path, typer.Option(help="The Markdown file to write.")] = Path("docs/paper.md"),
-    pictures: Annotated[Path, typer.Option(help="The folder of its pictures.")] = Path("docs/images/paper"),
-    page: Annotated[Path | None, typer.Option(help="The HTML page. Default: report.html among the results.")] = None,
-    png: Annotated[bool, typer.Option("--png", help="Write the pictures as PNG too, beside the SVG.")] = False,
+    document: Annotated[Path, typer.Option(help="Markdown file to write.")] = Path("docs/paper.md"),
+    pictures: Annotated[Path, typer.Option(help="Folder of its figures.")] = Path("docs/images/paper"),
+    page: Annotated[Path | None, typer.Option(help="HTML file to write. Default: report.html in the root.")] = None,
+    png: Annotated[bool, typer.Option("--png", help="Write the figures as PNG as well as SVG.")] = False,
     quiet: Quiet = False,
 ) -> None:
-    """Write all tables and figures, ours beside the paper's, from the results that are there."""
+    """Write the tables and figures of all finished experiments, beside the paper's own."""
     from awn_paper.document import write_document
 
     files = write_document(root, document, pictures, page or root / "report.html", png=png)
-    say(f"{len(files)} files: {document}, {page or root / 'report.html'}, pictures in {pictures}", quiet=quiet)
+    say(f"Wrote {len(files)} files: {document}, {page or root / 'report.html'}, figures in {pictures}", quiet=quiet)
 
 
 def bench(
-    only: Annotated[list[str] | None, typer.Option(help="step, resize, answer, after or memory; several too.")] = None,
-    given: Annotated[Path | None, typer.Option("--out", help="Where to write. Default: results/bench.")] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Tiny sizes: the times say nothing.")] = False,
-    show: Annotated[bool, typer.Option("--show", help="Print finished results as Markdown, and run nothing.")] = False,
+    only: Annotated[
+        list[str] | None, typer.Option(help="Run only step, resize, answer, after or memory. May be repeated.")
+    ] = None,
+    given: Annotated[Path | None, typer.Option("--out", help="Output folder. Default: results/bench.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Use tiny sizes, whose times mean nothing.")] = False,
+    show: Annotated[bool, typer.Option("--show", help="Print finished results as Markdown and run nothing.")] = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Measure training steps, resizes, whole searches, latency and memory against fixed widths.
+    """Benchmark training steps, resizes, width searches, latency and memory against fixed widths.
 
     Example:  awn bench --only step
     """
@@ -130,7 +134,7 @@ def bench(
         return
     if quick and folder.resolve() == _MEASURED.resolve():
         raise ArgumentError(
-            f"--quick measures nothing worth keeping: name a folder other than {_MEASURED} for it, --out."
+            f"--quick results must not replace measured ones. Pass an --out folder other than {_MEASURED}."
         )
 
     def print_rows(name: str, rows: BenchmarkRows) -> None:
@@ -140,4 +144,4 @@ def bench(
     found = record(folder, only or (), quick=quick, then=print_rows)
     if as_json:
         print_json(found)
-    say(f"written to {folder}", quiet=quiet)
+    say(f"Wrote the results to {folder}", quiet=quiet)

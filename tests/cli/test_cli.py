@@ -6,6 +6,7 @@ import errno
 import gzip
 import json
 import os
+import pickle
 import re
 import signal
 import subprocess
@@ -23,6 +24,7 @@ from sklearn.datasets import load_diabetes, load_iris
 import awn
 import awn.files.write
 from awn.cli.app import app
+from awn.errors import ArgumentError
 from awn.training import run as run_module
 from cli_cases import Run, one_sentence
 
@@ -92,6 +94,47 @@ def test_the_help_of_every_command_shows_an_example_with_options_it_has(command:
     assert all(option in shown.out.replace(example[0], "") for option in re.findall(r"--[\w-]+", example[1]))
 
 
+BUILT = """
+import sys
+import awn.__main__
+from awn.cli.app import app
+names = {command.name or command.callback.__name__ for command in app.registered_commands}
+assert {"fit", "bench"} <= names and [group.name for group in app.registered_groups] == ["paper"]
+print(*{name.split(".")[0] for name in sys.modules})
+"""
+# The rooms alone, without the package's front door and what that imports.
+BARE = """
+import sys, types
+package = types.ModuleType("awn")
+package.__path__ = [sys.argv[1]]
+sys.modules["awn"] = package
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "heavy"),
+    [
+        ("", {"pandas", "sklearn", "pyarrow", "plotly", "matplotlib", "lightning", "transformers", "onnx", "ray"}),
+        (BARE, {"torch", "numpy", "pandas", "sklearn", "safetensors"}),
+    ],
+    ids=["package", "commands alone"],
+)
+def test_help_loads_no_heavy_library(first: str, heavy: set[str]) -> None:
+    command = [sys.executable, "-c", first + BUILT, str(Path(awn.__file__).parent)]
+    child = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert child.returncode == 0, child.stderr
+    assert "typer" in child.stdout
+    assert not heavy & set(child.stdout.split())
+
+
+@pytest.mark.parametrize("name", ["hidden_layers", "epochs"])
+def test_the_help_of_fit_states_the_estimators_defaults(name: str, run: Run) -> None:
+    option = name.replace("_", "-")
+    default = re.search(rf"--{option} .*?Default: (\d+)\.", run("fit", "--help").out)
+    assert default
+    assert int(default[1]) == getattr(awn.AdaptiveClassifier(), name)
+
+
 def test_shell_completion_is_offered(tmp_path: Path) -> None:
     environment = {**os.environ, "_AWN_COMPLETE": "complete_bash", "COMP_WORDS": "awn tr", "COMP_CWORD": "1"}
     child = subprocess.run(program(), env=environment, capture_output=True, text=True, timeout=120, check=False)
@@ -119,14 +162,14 @@ def test_fit_says_its_result_and_writes_a_model_and_a_report(run: Run) -> None:
     table = write("iris.csv", load_iris(as_frame=True).frame)
     said = run("fit", table, "--target", "target", "--epochs", 3)
     assert said.code == 0
-    networks = ("learned width", "same width, fixed", "baseline (the most frequent class)")
+    networks = ("adaptive", "fixed, same widths", "baseline (most frequent class)")
     for word in (*networks, "hidden.0", "parameters", "report:", "trained for all 3 epochs"):
         assert word in said.out
     assert all(word in run("inspect", "runs/iris").out for word in networks), "the same names"
     lines = said.err.splitlines()
     assert lines[:2] == [
-        "classification of 'target' into '0', '1', '2': 'target' holds 3 whole numbers from 0 to 2",
-        "120 rows to learn from, 30 held out; 4 of 4 columns used, as 4 inputs",
+        "classification of 'target' into '0', '1', '2' ('target' has 3 distinct integers from 0 to 2)",
+        "120 training rows, 30 test rows; 4 of 4 columns used, encoded as 4 inputs",
     ], "before anything is trained"
     assert re.fullmatch(r"epoch 1  loss \d+\.\d+  validation accuracy \d\.\d+  widths \d+ \d+", lines[2]), "no terminal"
     assert "\x1b" not in said.err + said.out
@@ -184,7 +227,7 @@ def test_fit_says_how_the_training_ended(run: Run, made: Path) -> None:
     losses = [row["validation_loss"] for row in awn_history("early")]
     best = losses.index(min(losses)) + 1
     assert (told["epochs"], told["kept_epoch"], told["stopped_early"]) == (best + 2, best, True)
-    assert f"stopped early, after {best + 2} epochs: none after epoch {best} was better" in said.out
+    assert f"stopped early after {best + 2} epochs; the model is from epoch {best}, the best" in said.out
     assert "validation R² " in said.err
     whole = json.loads(run(*words, "--epochs", best + 1, "--out", "whole", "--json").out)
     assert (whole["epochs"], whole["kept_epoch"], whole["stopped_early"]) == (best + 1, best, False)
@@ -197,7 +240,7 @@ def test_fit_says_which_layers_ended_at_their_cap(cap: int, at_cap: dict[str, in
     Path("c.json").write_text('{"lr": 1e-9}')  # the width stays where it starts, at 128 units or the cap
     said = run(*words, "--max-units", cap, "--out", "run")
     assert json.loads(Path("run/summary.json").read_text())["at_cap"] == at_cap
-    hint = f"ended at the cap of {cap} units: hidden.0; a higher --max-units may do better"
+    hint = f"hidden.0 reached the limit of {cap} units; a higher --max-units may help"
     for text in (said.out, Path("run/report.html").read_text()):
         assert (hint in text) == bool(at_cap)
 
@@ -205,7 +248,7 @@ def test_fit_says_which_layers_ended_at_their_cap(cap: int, at_cap: dict[str, in
 def test_quiet_says_nothing_but_the_result(run: Run, made: Path) -> None:
     said = run("fit", made / "iris.csv", "--target", "target", "--out", "i", *QUICK, "--quiet")
     assert said.err == ""
-    assert "learned width" in said.out
+    assert "adaptive" in said.out
 
 
 def test_fit_takes_caps_and_the_task(run: Run, made: Path) -> None:
@@ -257,13 +300,13 @@ def test_what_is_there_is_not_overwritten_unless_told_to(run: Run, made: Path) -
     assert Path("run/model/model.safetensors").read_bytes() != before
     assert len(Path("run/run/history.jsonl").read_text().splitlines()) == 3
     Path("file").write_text("mine")
-    assert "file is a file" in run(*words[:5], "file", *QUICK).err
+    assert "--out file is a file" in run(*words[:5], "file", *QUICK).err
     cut = ["truncate", "run", "--keep", 0.5, "--data", made / "iris.csv"]
     assert run(*cut).code == 0
     assert "run/model-truncated is not empty" in run(*cut).err
     assert run(*cut, "--overwrite").code == 0
     assert "the model itself" in run(*cut, "--out", "run/model").err
-    assert "table itself" in run("predict", "run", made / "iris.csv", "--out", made / "iris.csv").err
+    assert "is the input table itself" in run("predict", "run", made / "iris.csv", "--out", made / "iris.csv").err
 
 
 @pytest.mark.parametrize(
@@ -283,6 +326,20 @@ def test_options_come_from_a_file_and_the_command_line_goes_first(
     assert len(json.loads(run(*words, "b", *QUICK, "--hidden-layers", 3).out)["widths"]) == 3
 
 
+@pytest.mark.parametrize(("words", "name"), [([], "epochs"), (["--epochs", "0"], "--epochs")])
+def test_an_error_names_an_option_of_the_command_line_as_typed_and_one_of_a_file_as_written(
+    words: list[str], name: str, run: Run, made: Path
+) -> None:
+    Path("c.json").write_text('{"epochs": 0}')
+    said = run("fit", made / "iris.csv", "--target", "target", "--config", "c.json", *words)
+    assert one_sentence(said) == f"error: {name} must be a whole number of at least 1, got 0."
+
+
+def test_an_error_from_another_process_still_names_its_argument() -> None:
+    error = pickle.loads(pickle.dumps(ArgumentError("epochs must be a number.", argument="epochs")))
+    assert (str(error), error.argument) == ("epochs must be a number.", "epochs")
+
+
 def test_class_weights_in_a_file_name_classes_by_words(run: Run, made: Path) -> None:
     Path("c.json").write_text('{"class_weight": {"0": 1, "1": 50, "2": 1}}')
     said = run("fit", made / "iris.csv", "--target", "target", "--config", "c.json", *QUICK, "--out", "a")
@@ -290,16 +347,16 @@ def test_class_weights_in_a_file_name_classes_by_words(run: Run, made: Path) -> 
 
 
 CONFIGS = {
-    '{"hiden_layers": 3}': "there is no option 'hiden_layers'. Did you mean 'hidden_layers'?",
-    '{"colour": 3}': "there is no option 'colour'. Known: hidden_layers",
+    '{"hiden_layers": 3}': "There is no option 'hiden_layers'. Did you mean 'hidden_layers'?",
+    '{"colour": 3}': "There is no option 'colour'. Options: hidden_layers",
     '{"epochs": "ten"}': "'epochs' must be a whole number, got 'ten'",
     '{"lr": true}': "'lr' must be a number, got True",
-    '{"random_state": 3}': "'random_state' cannot be set here: pass a seed",
+    '{"random_state": 3}': "'random_state' cannot be set here: set the seed instead",
     '{"fixed_widths": [3]}': "'fixed_widths' cannot be set here",
     '{"activation": "rleu"}': "no activation is called 'rleu'",
     '{"class_weight": {"z": 2}}': "class_weight",
     '{"device": "abacus"}': "device='abacus'",
-    "[1, 2]": "c.json must hold one JSON object",
+    "[1, 2]": "c.json must hold a JSON object",
     "{": "c.json cannot be read",
 }
 
@@ -324,7 +381,7 @@ def test_predict_writes_to_a_pipe_or_a_file(run: Run, made: Path) -> None:
     assert len(lines) == 91
     said = run("predict", made / "mixed", made / "mixed.csv", "--proba", "--out", "p.csv")
     assert said.out == ""
-    assert "90 predictions: p.csv" in said.err
+    assert "Wrote 90 predictions to p.csv" in said.err
     chances = pd.read_csv("p.csv")
     assert list(chances) == ["[sales]=high", "[sales]=low"]
     assert chances.sum(axis=1).to_numpy() == pytest.approx(1.0)
@@ -365,7 +422,7 @@ def test_a_pipe_that_closes_early_is_no_fault(reader: str, made: Path) -> None:
 
 def test_inspect_shows_the_model(run: Run, made: Path) -> None:
     said = run("inspect", made / "mixed" / "model")
-    for word in ("[sales] from mixed.csv, classification", "learned width", "hidden.1", "total", "3 columns, 5 inputs"):
+    for word in ("classification of [sales] from mixed.csv", "adaptive", "hidden.1", "total", "3 columns, 5 inputs"):
         assert word in said.out
     assert json.loads(run("inspect", made / "mixed", "--json").out)["inputs"][0] == "size"
 
@@ -392,7 +449,7 @@ def test_a_cut_scores_classes_whatever_their_type_in_the_file(run: Run, made: Pa
     words = ["truncate", made / "iris", "--keep", 1.0, "--json", "--data"]
     assert json.loads(run(*words, write("text.csv", frame), "--out", "a").out)["after"]["score"] > 0.3
     frame.loc[3, "target"] = "rose"
-    assert "'rose', which is not among the model's classes" in one_sentence(run(*words, write("b.csv", frame)))
+    assert "'rose', which is not a class of the model" in one_sentence(run(*words, write("b.csv", frame)))
     assert "has no column 'target'" in one_sentence(run(*words, write("c.csv", frame.drop(columns="target"))))
 
 
@@ -400,7 +457,7 @@ def test_export_writes_beside_the_model_or_where_told(run: Run, made: Path) -> N
     said = run("export", made / "iris")
     assert said.code == 0, said.err
     assert said.out == ""
-    assert "takes the table's columns" in said.err
+    assert "Input: the table's columns" in said.err
     session = onnxruntime.InferenceSession(made / "iris" / "model.onnx")
     rows = pd.read_csv(made / "iris.csv").drop(columns="target").to_numpy(np.float64)
     predicted = [int(line) for line in run("predict", made / "iris", made / "iris.csv").out.splitlines()[1:]]
@@ -451,7 +508,7 @@ def test_an_interrupted_run_is_completed_by_resume(run: Run, made: Path, monkeyp
     out, error = child.communicate(timeout=60)
     assert child.returncode == 1
     assert out == ""
-    assert "To go on: the same command with --out run --resume." in error
+    assert "To resume, run the same command with --out run --resume." in error
     assert "Traceback" not in error
     assert Path("run/run/run.safetensors").is_file()
     assert 4 <= history.read_bytes().count(b"\n") < 150
@@ -478,7 +535,7 @@ def awn_history(folder: str) -> list[dict[str, Any]]:
 
 def test_there_must_be_a_run_to_resume(run: Run, made: Path) -> None:
     said = run("fit", made / "iris.csv", "--target", "target", "--out", "nowhere", "--resume")
-    assert "there is no run in nowhere to resume" in one_sentence(said)
+    assert "There is no run to resume in nowhere" in one_sentence(said)
 
 
 # Bad input
@@ -493,16 +550,16 @@ BAD: dict[str, tuple[bytes, list[str]]] = {
     "one row": (b"a,b,y\n1,2,3\n", ["1 row"]),
     "two rows": (b"a,b,y\n1,2,3\n2,3,5\n", ["2 rows"]),
     "four rows": (b"a,b,y\n1,2,3.5\n2,3,5\n4,4,5\n5,6,7\n", ["4 rows are too few"]),
-    "one class": (b"a,b,y\n" + b"1,2,x\n3,4,x\n" * 9, ["'y'", "one class"]),
+    "one class": (b"a,b,y\n" + b"1,2,x\n3,4,x\n" * 9, ["'y'", "a single class"]),
     "target missing everywhere": (b"a,b,y\n" + b"1,2,\n3,4,\n" * 9, ["'y'", "missing in all 18 rows"]),
     "no such target": (NUMBERS.replace("y\n", "z\n", 1).encode(), ["no column 'y'", "'z'"]),
     "all columns missing": (b"a,y\n" + b",1\n,2\n" * 9, ["'a'"]),
     "duplicated names": (NUMBERS.replace("a,b", "a,a", 1).encode(), ["t.csv", "more than one column named 'a'"]),
     "wrong delimiter": (NUMBERS.replace(",", "~").encode(), ["t.csv"]),
-    "binary": (bytes(range(256)) * 40, ["t.csv", "no table"]),
+    "binary": (bytes(range(256)) * 40, ["t.csv", "not a table"]),
     "parquet by the name of csv": (b"PAR1" + bytes(100), ["t.csv", "Parquet"]),
     "not UTF-8": (NUMBERS.replace("a,b", "größe,b", 1).encode("latin-1"), ["t.csv", "UTF-8"]),
-    "infinity": (NUMBERS.replace("\n7,", "\ninf,", 1).encode(), ["'a'", "row 7", "infinite"]),
+    "infinity": (NUMBERS.replace("\n7,", "\ninf,", 1).encode(), ["'a'", "row 7", "infinity"]),
     "huge value": (NUMBERS.replace("\n7,", "\n1e200,", 1).encode(), ["'a'", "row 7", "1e+200"]),
     "a word among numbers": (NUMBERS.replace("\n7,", "\nseven,", 1).encode(), ["'a'", "row 7", "'seven'"]),
     "ragged": (NUMBERS.replace("\n7,", "\n7,7,7,", 1).encode(), ["t.csv", "9"]),
@@ -541,14 +598,17 @@ WRONG_CALLS: dict[str, tuple[list[Any], str]] = {
     "no such table": (["fit", "nothing.csv", "--target", "y"], "no file nothing.csv"),
     "a folder": (["fit", ".", "--target", "y"], "is a folder"),
     "unknown ending": (["fit", "t.xlsx", "--target", "y"], "t.xlsx"),
-    "task": (["fit", "t.csv", "--target", "y", "--task", "ranking"], " --task must be classification or regression"),
-    "task against the target": (["fit", "t.csv", "--target", "c", "--task", "classification"], "target 'c' holds 40"),
+    "task": (
+        ["fit", "t.csv", "--target", "y", "--task", "ranking"],
+        " --task must be 'classification' or 'regression', got 'ranking'",
+    ),
+    "task against the target": (["fit", "t.csv", "--target", "c", "--task", "classification"], "target 'c' has 40"),
     "regression of words": (["fit", "t.csv", "--target", "w", "--task", "regression"], "'w', row 0"),
-    "test size": (["fit", "t.csv", "--target", "y", "--test-size", 1.5], "--test-size must be"),
+    "test size": (["fit", "t.csv", "--target", "y", "--test-size", 1.5], " --test-size must lie"),
     "test size that leaves nothing": (["fit", "t.csv", "--target", "y", "--test-size", 0.001], "too few"),
     "seed": (["fit", "t.csv", "--target", "y", "--seed", -1], " --seed must be"),
     "epochs": (["fit", "t.csv", "--target", "y", "--epochs=0"], " --epochs must be"),
-    "max params": (["fit", "t.csv", "--target", "y", "--max-params", 2], "--max-params 2 cannot be met"),
+    "max params": (["fit", "t.csv", "--target", "y", "--max-params", 2], "--max-params=2 cannot be met"),
     "no config": (["fit", "t.csv", "--target", "y", "--config", "none.json"], "none.json"),
     "no model": (["predict", "none", "t.csv"], "there is no folder none"),
     "not a model": (["inspect", "folder"], "folder is not a model"),
@@ -560,10 +620,16 @@ WRONG_CALLS: dict[str, tuple[list[Any], str]] = {
     ),
     "too few parameters": (
         ["truncate", "iris", "--max-params", 3, "--data", "iris.csv"],
-        "--max-params 3 cannot be met",
+        "--max-params=3 cannot be met",
     ),
-    "nothing to cut to": (["truncate", "iris", "--data", "iris.csv", "--out", "iris"], "one way: --keep, --units or"),
-    "two ways to cut": (["truncate", "iris", "--keep", 0.5, "--units", 3, "--data", "iris.csv"], "one way: --keep,"),
+    "nothing to cut to": (
+        ["truncate", "iris", "--data", "iris.csv", "--out", "iris"],
+        "exactly one of --keep, --units and",
+    ),
+    "two ways to cut": (
+        ["truncate", "iris", "--keep", 0.5, "--units", 3, "--data", "iris.csv"],
+        "exactly one of --keep,",
+    ),
     "max drop": (["compress", "iris", "--data", "iris.csv", "--max-drop", -1, "--out", "iris"], "--max-drop must be"),
     "format": (["export", "iris", "--format", "pickle", "--out", "iris"], "--format must be one of onnx"),
     "no run": (["report", "none"], "none is not a finished run"),

@@ -101,7 +101,7 @@ def test_run_on_ray(run, tmp_path):
         (["run", "table1", "--only", "ImageNet"], "no case has the data set 'ImageNet'. There are: DoubleMoon"),
         (["run", "table1", "--profile", "large"], "large"),
         (["run", "table1", "--seeds", "0"], "greater than or equal to 1"),
-        (["run", "table1", "--ray", "local", "--workers", "2"], "--workers is for this machine"),
+        (["run", "table1", "--ray", "local", "--workers", "2"], "--workers cannot be combined with --ray"),
     ],
 )
 def test_a_wrong_call_is_told_what_is_wrong(run, words, says):

@@ -351,7 +351,7 @@ def test_the_command_goes_on_where_torchrun_starts_it_again(tmp_path: Path) -> N
     assert job.returncode == 0, job.stderr
     assert (tmp_path / "out" / "report.json").is_file()
     assert "cannot reach the others" in job.stderr
-    assert "To go on: the same command with --out out --resume." in job.stderr
+    assert "To resume, run the same command with --out out --resume." in job.stderr
 
 
 def test_a_run_to_overwrite_is_not_gone_on_with_after_a_restart(run: Run, tmp_path: Path, monkeypatch: Any) -> None:

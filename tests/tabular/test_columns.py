@@ -31,7 +31,9 @@ def decide(values: Any, **options: Any) -> Column:
         pytest.param([Decimal("1.5"), Decimal(2), None], "number", "", id="decimals"),
         pytest.param([10**30, 2, 3], "number", "", id="very large whole numbers"),
         pytest.param(["1.5", " 2", "1e3"], "number", "", id="numbers as text"),
-        pytest.param(["1", "?", "n/a", "2"], "number", "numbers; missing ones are written as '?', 'n/a'", id="markers"),
+        pytest.param(
+            ["1", "?", "n/a", "2"], "number", "numbers, with missing values written as '?', 'n/a'", id="markers"
+        ),
         pytest.param([True, False, True], "boolean", "", id="booleans"),
         pytest.param([True, None, False], "boolean", "", id="booleans with a gap"),
         pytest.param(pd.array([True, None, False], dtype="boolean"), "boolean", "", id="nullable booleans"),
@@ -42,8 +44,18 @@ def decide(values: Any, **options: Any) -> Column:
         pytest.param(["+", "-", "+"], "category", "", id="a sign that also stands for missing"),
         pytest.param(pd.Categorical([1, 2, 1]), "category", "", id="categorical numbers"),
         pytest.param(["007", "012", "007"], "category", "", id="codes with leading zeros"),
-        pytest.param(["12", "13", "12a", "13b"], "category", "words; 50% of the values are numbers", id="mixed"),
-        pytest.param([1, "a", 2.0, "b"], "category", "words; 50% of the values are numbers", id="mixed objects"),
+        pytest.param(
+            ["12", "13", "12a", "13b"],
+            "category",
+            "treated as categories: only 50% of the values are numbers",
+            id="mixed",
+        ),
+        pytest.param(
+            [1, "a", 2.0, "b"],
+            "category",
+            "treated as categories: only 50% of the values are numbers",
+            id="mixed objects",
+        ),
         pytest.param(MANY, "category", "60 levels: the rarest are grouped", id="many levels"),
         pytest.param(pd.to_datetime(["2024-01-01", None, "2024-02-01"]), "date", "", id="dates"),
         pytest.param(pd.to_datetime(["2024-01-01", "2024-02-01"], utc=True), "date", "", id="dates in a time zone"),
@@ -52,12 +64,12 @@ def decide(values: Any, **options: Any) -> Column:
         pytest.param([np.nan, np.nan], "empty", "dropped: every value is missing", id="all missing numbers"),
         pytest.param(["?", "NA", ""], "empty", "dropped: every value is missing", id="all missing words"),
         pytest.param(pd.to_datetime([None, None]), "empty", "dropped: every value is missing", id="all missing dates"),
-        pytest.param([7, 7, 7], "constant", "dropped: it is 7 in every row", id="constant number"),
-        pytest.param(["7", "7.0"], "constant", "dropped: it is 7 in every row", id="constant number as text"),
-        pytest.param(["a", "a "], "constant", "dropped: it is 'a' in every row", id="constant word"),
-        pytest.param([True, True], "constant", "dropped: it is True in every row", id="constant boolean"),
+        pytest.param([7, 7, 7], "constant", "dropped: every value is 7", id="constant number"),
+        pytest.param(["7", "7.0"], "constant", "dropped: every value is 7", id="constant number as text"),
+        pytest.param(["a", "a "], "constant", "dropped: every value is 'a'", id="constant word"),
+        pytest.param([True, True], "constant", "dropped: every value is True", id="constant boolean"),
         pytest.param(
-            pd.to_datetime(["2024-01-01"] * 2), "constant", "dropped: it is 2024-01-01 00:00:00 in every row", id="date"
+            pd.to_datetime(["2024-01-01"] * 2), "constant", "dropped: every value is 2024-01-01 00:00:00", id="date"
         ),
     ],
 )
@@ -77,7 +89,7 @@ def test_kind_is_decided_from_the_values(values: Any, kind: str, note: str) -> N
         (["01/31/2024", "12/01/2023"], "%m/%d/%Y", ""),
         (["31/01/2024", "12/01/2023"], "%d/%m/%Y", ""),
         (["01/31/2024 10:15 PM", "12/01/2023 1:00 AM"], "%m/%d/%Y %I:%M %p", ""),
-        (["1/2/2024", "3/4/2024"], "%m/%d/%Y", "dates could also be read as %d/%m/%Y; they are read as %m/%d/%Y"),
+        (["1/2/2024", "3/4/2024"], "%m/%d/%Y", "ambiguous dates, read as %m/%d/%Y; %d/%m/%Y fits too"),
     ],
 )
 def test_written_dates_have_one_format(values: list[str], date_format: str, note: str) -> None:
@@ -92,7 +104,7 @@ def test_words_that_only_look_like_dates_are_categories(values: list[str]) -> No
 def test_row_numbers_are_noted_but_kept() -> None:
     column = decide(np.random.default_rng(0).permutation(np.arange(1000, 1100)))
     assert column.kind == "number"
-    assert column.note.startswith("has a whole number of its own in every row")
+    assert column.note.startswith("has a different integer in every row")
     assert decide([*range(99), 0]).note == ""
     assert decide(np.arange(100) + 0.5).note == ""
     assert decide(np.arange(100) * 1000).note == ""
@@ -103,26 +115,28 @@ def test_row_numbers_are_noted_but_kept() -> None:
     [
         pytest.param(
             ["1"] * 50 + ["2"] * 49 + ["two"],
-            "Column 'x', row 99 (the first is 0): 'two' is not a number, as nearly all values of the column are.",
+            "Column 'x', row 99 (counting from 0): 'two' is not a number, unlike nearly all values of the column.",
             id="a word among numbers",
         ),
         pytest.param(
             ["1"] * 50 + ["2"] * 48 + ["two"] * 2,
-            "are (2 such values in 100 rows). Correct it, or leave",
+            "column (2 such values in 100 rows). Correct it, or leave",
             id="two words",
         ),
-        pytest.param([1.0, np.inf], "Column 'x', row 1 (the first is 0): an infinite value", id="infinity"),
-        pytest.param([-np.inf, 1.0], "Column 'x', row 0 (the first is 0): a value of minus infinity", id="- infinity"),
-        pytest.param(["1", "inf"], "Column 'x', row 1 (the first is 0): an infinite value", id="infinity as text"),
-        pytest.param([1.0, -2e30], "row 1 (the first is 0): -2e+30 is beyond ±1e+30", id="huge"),
-        pytest.param([10**31, 1], "row 0 (the first is 0): 1e+31 is beyond ±1e+30", id="huge whole number"),
+        pytest.param([1.0, np.inf], "Column 'x', row 1 (counting from 0): the value is infinity", id="infinity"),
+        pytest.param(
+            [-np.inf, 1.0], "Column 'x', row 0 (counting from 0): the value is minus infinity", id="- infinity"
+        ),
+        pytest.param(["1", "inf"], "Column 'x', row 1 (counting from 0): the value is infinity", id="infinity as text"),
+        pytest.param([1.0, -2e30], "row 1 (counting from 0): -2e+30 is beyond ±1e+30", id="huge"),
+        pytest.param([10**31, 1], "row 0 (counting from 0): 1e+31 is beyond ±1e+30", id="huge whole number"),
         pytest.param([[1, 2], [3]], "Column 'x' holds values of type list", id="lists"),
         pytest.param([{"a": 1}, None], "Column 'x' holds values of type dict", id="dicts"),
         pytest.param(pd.to_timedelta([1, 2], unit="D"), "Column 'x' holds durations", id="durations"),
         pytest.param(
             [f"note {i}" for i in range(100)],
-            "Column 'x' holds text, nearly every row its own: 'x' has 100 values in 100 rows, such as 'note 0'. "
-            "A network cannot use it. Ignore it (state the kind 'ignored')",
+            "Column 'x' holds free text: 'x' has 100 distinct values in 100 rows, such as 'note 0'. "
+            "A network cannot use it. Remove it, or turn it into numbers",
             id="text",
         ),
     ],
@@ -135,20 +149,20 @@ def test_bad_column_is_refused(values: Any, says: str) -> None:
 
 def test_all_text_columns_are_named_at_once() -> None:
     text = [f"note {i}" for i in range(100)]
-    with pytest.raises(TableError, match=r"^Columns 'who', 'where' hold text"):
+    with pytest.raises(TableError, match=r"^Columns 'who', 'where' hold free text"):
         decide_columns(pd.DataFrame({"who": text, "n": range(100), "where": text}))
 
 
 def test_rows_are_named_by_their_label() -> None:
     frame = pd.DataFrame({"x": [1.0, np.inf], "y": [1, 2]}, index=["north", "south"])
-    with pytest.raises(TableError, match="Column 'x', row 'south': an infinite value"):
+    with pytest.raises(TableError, match="Column 'x', row 'south': the value is infinity"):
         decide_columns(frame)
 
 
 def test_few_words_are_categories_however_different() -> None:
     assert decide([f"name {i}" for i in range(50)]).kind == "category"
     assert decide([f"name {i % 51}" for i in range(102)]).kind == "category"
-    with pytest.raises(TableError, match="holds text"):
+    with pytest.raises(TableError, match="holds free text"):
         decide([f"name {i}" for i in range(51)])
 
 
@@ -164,9 +178,9 @@ def test_kinds_can_be_stated() -> None:
 @pytest.mark.parametrize(
     ("values", "kind", "says"),
     [
-        (["1", "b"], "number", "row 1 (the first is 0): 'b' is not a number. Write numbers like 1234.5"),
-        (["yes", "b"], "boolean", "row 1 (the first is 0): 'b' is not true or false. Write true and false"),
-        (["2024-01-31", "b"], "date", "row 1 (the first is 0): 'b' is not a date like 2024-01-31"),
+        (["1", "b"], "number", "row 1 (counting from 0): 'b' is not a number. Write numbers like 1234.5"),
+        (["yes", "b"], "boolean", "row 1 (counting from 0): 'b' is not true or false. Use true and false"),
+        (["2024-01-31", "b"], "date", "row 1 (counting from 0): 'b' is not a date like 2024-01-31"),
     ],
 )
 def test_stated_kind_must_fit(values: list[str], kind: str, says: str) -> None:
@@ -177,7 +191,7 @@ def test_stated_kind_must_fit(values: list[str], kind: str, says: str) -> None:
 
 def test_stated_kinds_must_exist() -> None:
     with pytest.raises(
-        ArgumentError, match=r"kinds names 'othr', but the table has no such column\. Did you mean 'other'"
+        ArgumentError, match=r"kinds has an entry 'othr', but the table has no such column\. Did you mean 'other'"
     ):
         decide([1, 2], kinds={"othr": "number"})
     with pytest.raises(ArgumentError, match=r"kinds\['x'\] must be one of 'number', 'boolean', .* got 'text'"):
@@ -185,9 +199,9 @@ def test_stated_kinds_must_exist() -> None:
 
 
 def test_table_with_nothing_to_learn_from() -> None:
-    with pytest.raises(TableError, match=r"no column that a network could learn from: 'a' dropped: it is 1 in every"):
+    with pytest.raises(TableError, match=r"no usable column: 'a' dropped: every value is 1; 'b' dropped"):
         decide_columns(pd.DataFrame({"a": [1, 1], "b": [None, None]}))
-    with pytest.raises(TableError, match="it has no features"):
+    with pytest.raises(TableError, match="it has no columns"):
         decide_columns(pd.DataFrame(index=[0, 1]))
 
 

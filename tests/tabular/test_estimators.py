@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import io
 import pickle
 import warnings
@@ -122,6 +123,25 @@ def test_clone_gives_an_unfitted_equal() -> None:
     copy = clone(estimator)
     assert {**copy.get_params(), "callbacks": None} == {**estimator.get_params(), "callbacks": None}
     assert not [name for name in vars(copy) if name.endswith("_") and not name.startswith("__")]
+
+
+@pytest.mark.parametrize("make", [AdaptiveClassifier, AdaptiveRegressor])
+def test_every_parameter_is_keyword_only_but_the_first_and_described_once(make: Any) -> None:
+    first, *others = inspect.signature(make).parameters.values()
+    assert first.name == "hidden_layers"
+    assert first.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
+    assert all(parameter.kind is inspect.Parameter.KEYWORD_ONLY for parameter in others)
+    assert sorted(make().get_params()) == sorted([first.name, *(parameter.name for parameter in others)])
+    for name in make().get_params():
+        assert AdaptiveClassifier.__doc__.count(f"- `{name}`: ") == 1
+
+
+def test_estimators_compare_by_identity_and_print_what_was_changed() -> None:
+    assert AdaptiveRegressor() != AdaptiveRegressor()
+    assert len({AdaptiveRegressor(), AdaptiveRegressor()}) == 2
+    assert repr(AdaptiveClassifier(3, class_weight="balanced")) == (
+        "AdaptiveClassifier(class_weight='balanced', hidden_layers=3)"
+    )
 
 
 def test_what_a_fitted_estimator_knows() -> None:
@@ -266,7 +286,7 @@ def test_the_scale_of_the_weights_does_not_matter() -> None:
 
 def test_one_class_and_numbers_with_decimals_are_refused() -> None:
     X, _ = iris()
-    with pytest.raises(ArgumentError, match="only one class, 'a'"):
+    with pytest.raises(ArgumentError, match="y has only one class, 'a'"):
         AdaptiveClassifier(**FEW).fit(X, ["a"] * len(X))
     with pytest.raises(ArgumentError, match="Unknown label type"):
         AdaptiveClassifier(**FEW).fit(X, np.linspace(0, 1, len(X)))
@@ -308,7 +328,7 @@ def test_the_unit_of_the_target_does_not_matter() -> None:
 def test_partial_fit_learns_batch_by_batch() -> None:
     X, y = iris()
     estimator = AdaptiveClassifier(**OPTIONS)
-    with pytest.raises(ArgumentError, match="must say which classes"):
+    with pytest.raises(ArgumentError, match="classes is required in the first call"):
         estimator.partial_fit(X, y)
     order = np.random.default_rng(0).permutation(len(y))
     for part in np.array_split(np.tile(order, 12), 24):
@@ -316,7 +336,7 @@ def test_partial_fit_learns_batch_by_batch() -> None:
     assert estimator.score(X, y) > 0.9
     assert estimator.n_iter_ == 24
     assert estimator.history_.column("epoch") == list(range(1, 25))
-    with pytest.raises(ArgumentError, match="class 9 is not among"):
+    with pytest.raises(ArgumentError, match="y has the class 9, but the first call named only"):
         estimator.partial_fit(X[:2], [9, 9])
 
 
@@ -324,7 +344,7 @@ def test_partial_fit_of_a_regressor_keeps_its_targets() -> None:
     X, y = diabetes()
     estimator = AdaptiveRegressor(**OPTIONS).partial_fit(X, y).partial_fit(X[:50], y[:50])
     assert estimator.predict(X).shape == y.shape
-    with pytest.raises(ArgumentError, match="1 targets at first, now 2"):
+    with pytest.raises(ArgumentError, match="y has 2 targets, but the first call of partial_fit had 1"):
         estimator.partial_fit(X, np.column_stack([y, y]))
 
 

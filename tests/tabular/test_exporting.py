@@ -80,7 +80,7 @@ def test_a_mixed_table_is_exported_from_its_encoded_columns(models: Any, tmp_pat
     folder, estimator, X = models["mixed"]
     said = export_model(folder, tmp_path / "model.onnx", "onnx")
     assert "the encoded columns as float32" in said
-    assert "the probabilities of ['0', '1', '2']" in said
+    assert "Output: the probabilities of '0', '1', '2'." in said
     session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
     out = session.run(None, {"input": estimator.encode(X)})[0]
     assert out == pytest.approx(expected(estimator, X), abs=1e-5)

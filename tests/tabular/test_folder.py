@@ -115,7 +115,7 @@ def test_what_cannot_be_data_is_refused_or_left_out(tmp_path: Path) -> None:
     assert load_estimator(tmp_path).random_state is None
     with pytest.raises(ArgumentError, match="widths"):
         save_estimator(classifier(fixed_widths=[4]), tmp_path / "fixed")
-    with pytest.raises(ArgumentError, match="a set, cannot be saved"):
+    with pytest.raises(ArgumentError, match="of type set cannot be saved"):
         save_estimator(generator, tmp_path / "other", about={"tags": {1}})
     assert not (tmp_path / "fixed").exists()
     assert not (tmp_path / "other").exists()
@@ -183,10 +183,10 @@ def a_network_alone(folder: Path) -> None:
 DAMAGES: dict[str, tuple[Callable[[Path], None], str]] = {
     "weights cut off": (cut("model.safetensors", -50), "model.safetensors cannot be read"),
     "weights cut to nothing": (cut("model.safetensors", 0), "model.safetensors cannot be read"),
-    "weights flipped": (flip_a_weight, "not those that were saved"),
+    "weights flipped": (flip_a_weight, "have changed since they were saved"),
     "description cut off": (cut("config.json", -50), "config.json is missing or cannot be read"),
     "description missing": (lambda folder: (folder / "config.json").unlink(), "config.json is missing"),
-    "weights missing": (lambda folder: (folder / "model.safetensors").unlink(), "is not a model"),
+    "weights missing": (lambda folder: (folder / "model.safetensors").unlink(), "is not a model folder"),
     "an option edited": (edit("estimator", "options", "units", value=99), "config.json differs"),
     "a class edited": (edit("estimator", "fitted", "classes", "labels", value=[7, 8, 9]), "config.json differs"),
     "weights of another": (of_another_network, "config.json differs"),
@@ -195,9 +195,9 @@ DAMAGES: dict[str, tuple[Callable[[Path], None], str]] = {
     "too few classes": (edit("estimator", "fitted", "classes", "labels", value=[0, 1], both=True), "2 classes"),
     "too many columns": (edit("estimator", "fitted", "n_features_in", value=9, both=True), "9 columns"),
     "nothing fitted": (edit("estimator", "fitted", value=3, both=True), "edited or is damaged"),
-    "another format": (edit("estimator", "format", value=99, both=True), "a version of awn"),
-    "not ours": (not_ours, "is not a model"),
-    "a network alone": (a_network_alone, "a network alone"),
+    "another format": (edit("estimator", "format", value=99, both=True), "this version of awn reads format 1"),
+    "not ours": (not_ours, "is not a model folder"),
+    "a network alone": (a_network_alone, "a network without an estimator"),
     "no folder": (shutil.rmtree, "there is no folder"),
 }
 

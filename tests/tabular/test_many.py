@@ -49,9 +49,9 @@ def check_all_made(said: Said) -> dict[str, Any]:
     for table, name in (("iris.csv", "iris"), ("wine.csv", "wine")):
         scores = [run["scores"]["adaptive"] for run in told["runs"] if run["table"] == table]
         assert told["tables"][table]["scores"]["adaptive"]["mean"] == pytest.approx(sum(scores) / 2)
-        # of two numbers, the deviation is their distance over the root of two
-        deviation = told["tables"][table]["scores"]["adaptive"]["deviation"]
-        assert deviation == pytest.approx(abs(scores[0] - scores[1]) / 2**0.5)
+        # of two numbers, the standard deviation is their distance over the root of two
+        std = told["tables"][table]["scores"]["adaptive"]["std"]
+        assert std == pytest.approx(abs(scores[0] - scores[1]) / 2**0.5)
         assert f"{name}.csv, seed 1" in Path("many/comparison.html").read_text()
     return told
 
@@ -74,10 +74,10 @@ def test_tables_and_seeds_on_processes(run: Run) -> None:
     assert said.err.count("finished before") == 4
     assert {entry: summary(*entry).stat().st_mtime_ns for entry in RUNS} == made
     mean = told["tables"]["iris.csv"]["scores"]["adaptive"]["mean"]
-    deviation = told["tables"]["iris.csv"]["scores"]["adaptive"]["deviation"]
-    assert f"{mean:.4f} ± {deviation:.4f}" in said.out
-    assert all(name in said.out for name in ("learned width", "same width, fixed", "baseline"))
-    assert said.err.startswith("iris.csv: classification of 'target' into '0', '1', '2': ")
+    std = told["tables"]["iris.csv"]["scores"]["adaptive"]["std"]
+    assert f"{mean:.4f} ± {std:.4f}" in said.out
+    assert all(name in said.out for name in ("adaptive", "fixed, same widths", "baseline"))
+    assert said.err.startswith("iris.csv: classification of 'target' into '0', '1', '2' (")
     assert "many/<table>/seed-<n>" in said.out
     assert "many/comparison.html" in said.out
 
@@ -114,10 +114,10 @@ def test_a_run_that_fails_is_told_and_resume_makes_it_alone(run: Run) -> None:
     told = json.loads(said.out)
     assert [(run["table"], run["seed"]) for run in told["failed"]] == [("iris.csv", 1)]
     assert "many/iris/seed-1" in told["failed"][0]["error"]
-    assert told["tables"]["iris.csv"]["scores"]["adaptive"]["deviation"] is None
+    assert told["tables"]["iris.csv"]["scores"]["adaptive"]["std"] is None
     assert told["tables"]["wine.csv"]["runs"] == 2
     assert "failed: iris.csv, seed 1: " in said.err
-    assert "1 of 4 runs failed. To try them again: --out many --resume." in said.err
+    assert "1 of 4 runs failed. To retry, add --out many --resume." in said.err
     blocked.unlink()
     before = {entry: summary(*entry).stat().st_mtime_ns for entry in RUNS if entry != ("iris", 1)}
     check_all_made(run(*words, "--resume", "--json", "--quiet"))
@@ -132,14 +132,14 @@ def test_what_is_finished_with_other_settings_is_not_what_is_asked_for(run: Run)
     assert len(Path("many/iris/seed-0/run/history.jsonl").read_text().splitlines()) == 4, "gone on with"
     other = one_sentence(run(*words, "--hidden-layers", 3, "--resume"))
     assert "many/iris/seed-0/run/run.safetensors belongs to a run with other settings (model" in other
-    assert "Resume with the same ones, or start afresh in another folder. Refused likewise: 1 more." in other
+    assert "or start afresh in another folder. Other runs failed with similar errors." in other
     more = run(*words, "--hidden-layers", 3, "--resume", "--seeds", 3)
     assert more.code == 1
     assert [run["seed"] for run in json.loads(more.out)["runs"]] == [2], "the one that was not there"
-    assert "2 of 3 runs failed. With --resume alone they would again." in more.err
+    assert "2 of 3 runs failed. Retrying with --resume would fail again." in more.err
     assert json.loads(summary("iris", 0).read_text())["from"]["asked"]["options"] == {"epochs": 4}
     fewer = run(*words, "--epochs", 4, "--resume", "--seeds", 1)
-    assert "there is no run in many to resume" in one_sentence(fewer), "one run is one run, in many itself"
+    assert "There is no run to resume in many" in one_sentence(fewer), "one run is one run, in many itself"
 
 
 def test_a_fault_of_ours_is_told_with_its_traceback(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,7 +158,7 @@ def test_an_interrupt_says_how_to_go_on(run: Run, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("awn.tabular.many.fit_table", interrupted)
     said = run("fit", "iris.csv", *QUICK, "--seeds", 2)
     assert (said.code, said.out) == (1, "")
-    assert said.err.splitlines()[1:] == ["Interrupted. To go on: the same command with --out many --resume."]
+    assert said.err.splitlines()[1:] == ["Interrupted. To resume, run the same command with --out many --resume."]
 
 
 def test_a_process_that_is_killed_costs_only_its_own_task() -> None:
@@ -195,7 +195,11 @@ WRONG: dict[str, tuple[list[Any], list[str]]] = {
     "no such table": (["iris.csv", "none.csv", "--target", "target"], ["no file none.csv"]),
     "twice": (["iris.csv", "./iris.csv", "--target", "target"], ["iris.csv is given twice"]),
     "option": (["iris.csv", "wine.csv", "--target", "target", "--epochs", 0], ["epochs must be"]),
-    "test size": (["iris.csv", "wine.csv", "--target", "target", "--test-size", 2], ["--test-size must be"]),
+    "test size": (["iris.csv", "wine.csv", "--target", "target", "--test-size", 2], ["--test-size must lie"]),
+    "max params": (
+        ["iris.csv", "--target", "target", "--seeds", 2, "--max-params", 2, "--quiet"],
+        ["--max-params=2 cannot"],
+    ),
     "seed": (["iris.csv", "--target", "target", "--seed", 2**32 - 1, "--seeds", 2], ["seed must be"]),
     "nothing to resume": (["iris.csv", "wine.csv", "--target", "target", "--resume"], ["no runs of these tables"]),
     "Ray": (["iris.csv", "--target", "target", "--ray", "local"], ['pip install "awn[ray]"']),

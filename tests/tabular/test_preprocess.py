@@ -114,7 +114,7 @@ def test_every_missing_value_is_handled_at_prediction(table: pd.DataFrame) -> No
     assert np.array_equal(out[0], out[1])
 
 
-def test_numbers_have_mean_0_and_deviation_1() -> None:
+def test_numbers_have_mean_0_and_standard_deviation_1() -> None:
     out = features(TABLES["numbers with gaps"].drop(columns="flag"))
     known = TABLES["numbers with gaps"]["b"].notna()
     assert list(out.columns) == ["a", "b", "c", "b is missing", "c is missing"]
@@ -125,7 +125,7 @@ def test_numbers_have_mean_0_and_deviation_1() -> None:
 
 
 def test_missing_number_is_the_median() -> None:
-    out = features(pd.DataFrame({"x": [0, 1, 2, 3, 14, None]}))  # mean 4, median 2, deviation √26
+    out = features(pd.DataFrame({"x": [0, 1, 2, 3, 14, None]}))  # mean 4, median 2, standard deviation √26
     assert out["x"].tolist() == pytest.approx([-4, -3, -2, -1, 10, -2] / np.sqrt(26))
     assert out["x is missing"].tolist() == [0, 0, 0, 0, 0, 1]
 
@@ -202,7 +202,7 @@ def test_dropped_columns_are_said_and_not_needed() -> None:
     frame = pd.DataFrame({"a": [1, 2], "one": [3, 3], "none": [None, None]})
     fitted = Preprocessor().fit(frame)
     assert fitted.feature_names == ["a"]
-    assert fitted.notes == ["'one': dropped: it is 3 in every row", "'none': dropped: every value is missing"]
+    assert fitted.notes == ["'one': dropped: every value is 3", "'none': dropped: every value is missing"]
     assert fitted.transform(frame[["a"]]).tolist() == [[-1], [1]]
     assert list(fitted.select(frame[["a"]]).columns) == ["a", "one", "none"]
 
@@ -239,13 +239,13 @@ def test_other_tables_have_no_numeric_pieces(name: str) -> None:
 @pytest.mark.parametrize(
     ("new", "says"),
     [
-        pytest.param({"age": [1, "old"]}, "'age', row 1 (the first is 0): 'old' is not a number. Write", id="word"),
+        pytest.param({"age": [1, "old"]}, "'age', row 1 (counting from 0): 'old' is not a number. Write", id="word"),
         pytest.param({"age": ["1,200", 3]}, "'1,200' is not a number. Write numbers like 1234.5", id="thousands"),
-        pytest.param({"age": [1, np.inf]}, "'age', row 1 (the first is 0): an infinite value", id="infinity"),
-        pytest.param({"age": [-1e31, 1]}, "'age', row 0 (the first is 0): -1e+31 is beyond", id="huge"),
-        pytest.param({"when": ["?", "soon"]}, "'when', row 1 (the first is 0): 'soon' is not a date like", id="date"),
+        pytest.param({"age": [1, np.inf]}, "'age', row 1 (counting from 0): the value is infinity", id="infinity"),
+        pytest.param({"age": [-1e31, 1]}, "'age', row 0 (counting from 0): -1e+31 is beyond", id="huge"),
+        pytest.param({"when": ["?", "soon"]}, "'when', row 1 (counting from 0): 'soon' is not a date like", id="date"),
         pytest.param({"when": ["?", "2024-01-31"]}, "'2024-01-31' is not a date like 31.01.2024", id="other format"),
-        pytest.param({"member": ["yes", "2"]}, "row 1 (the first is 0): '2' is not true or false", id="boolean"),
+        pytest.param({"member": ["yes", "2"]}, "row 1 (counting from 0): '2' is not true or false", id="boolean"),
     ],
 )
 def test_value_of_the_wrong_kind_at_prediction(new: dict[str, Any], says: str) -> None:
@@ -258,7 +258,9 @@ def test_value_of_the_wrong_kind_at_prediction(new: dict[str, Any], says: str) -
 def test_missing_columns_are_named_with_near_misses() -> None:
     frame = pd.DataFrame({"age": [1, 2], "job": ["x", "y"], "pay": [3, 4]})
     fitted = Preprocessor().fit(frame)
-    with pytest.raises(TableError, match=r"no column 'age', 'pay', but .* Did you mean 'Age'\? It has 'Age', 'job'\."):
+    with pytest.raises(
+        TableError, match=r"no column 'age', 'pay', which the model needs\. Did you mean 'Age'\? It has 'Age', 'job'\."
+    ):
         fitted.transform(pd.DataFrame({"Age": [1], "job": ["x"]}))
     with pytest.raises(TableError, match=r"no column 'age', 'job', 'pay', .* It has no columns\."):
         fitted.select(pd.DataFrame())
@@ -266,13 +268,13 @@ def test_missing_columns_are_named_with_near_misses() -> None:
 
 def test_bad_calls() -> None:
     frame = pd.DataFrame({"a": [1, 2]})
-    with pytest.raises(ArgumentError, match=r"learned nothing yet: call fit\(frame\) first"):
+    with pytest.raises(ArgumentError, match=r"not fitted\. Call fit\(frame\) first"):
         Preprocessor().transform(frame)
     with pytest.raises(ArgumentError, match="must be a pandas DataFrame, got ndarray"):
         Preprocessor().fit(frame.to_numpy())
     with pytest.raises(ArgumentError, match="max_levels must be a whole number of at least 2, got 1"):
         Preprocessor(max_levels=1)
-    with pytest.raises(TableError, match="has 1 row, and one sample is too little"):
+    with pytest.raises(TableError, match="has 1 row, and one sample is not enough"):
         Preprocessor().fit(frame[:1])
     with pytest.raises(TableError, match="has no rows"):
         Preprocessor().fit(frame[:0])
@@ -301,7 +303,7 @@ def damage(data: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     yield "strange column", {**data, "columns": [{"title": "a"}]}
     yield "words for numbers", {**data, "numbers": {**data["numbers"], "means": ["a"]}}
     yield "medians cut", {**data, "numbers": {**data["numbers"], "medians": data["numbers"]["medians"][:1]}}
-    yield "deviations cut", {**data, "numbers": {**data["numbers"], "deviations": []}}
+    yield "scales cut", {**data, "numbers": {**data["numbers"], "scales": []}}
 
 
 DAMAGED = dict(damage(Preprocessor().fit(TABLES["everything"]).to_json()))
@@ -309,7 +311,7 @@ DAMAGED = dict(damage(Preprocessor().fit(TABLES["everything"]).to_json()))
 
 @pytest.mark.parametrize("case", DAMAGED)
 def test_damaged_json_is_refused(case: str) -> None:
-    with pytest.raises(CheckpointError, match=r"damaged or was edited|no preprocessing of format 1"):
+    with pytest.raises(CheckpointError, match=r"damaged or was edited|this version of awn reads format 1"):
         Preprocessor.from_json(DAMAGED[case])
 
 

@@ -12,7 +12,8 @@ import pytest
 
 from awn.errors import TableError
 from awn.tabular.encode.preprocess import Preprocessor
-from awn.tabular.read.table import guess_task, read_table, split_target
+from awn.tabular.read.table import read_table
+from awn.tabular.read.target import guess_task, split_target
 
 DATA = os.environ.get("AWN_DATA", "")
 pytestmark = pytest.mark.skipif(not DATA, reason="AWN_DATA does not name a folder of real tables")
@@ -55,7 +56,7 @@ def test_credit_default() -> None:
     fitted, out, task = prepared(frame, "default.payment.next.month")
     assert task == "classification"
     assert out.shape == (30_000, 24)
-    assert fitted.notes == ["'ID': has a whole number of its own in every row: leave it out if it only numbers them"]
+    assert fitted.notes == ["'ID': has a different integer in every row: remove it if it is only a row number"]
     assert frame["default.payment.next.month"].sum() == 6636
 
 
@@ -66,7 +67,7 @@ def test_california_housing() -> None:
     assert task == "regression"
     assert out.shape == (20_640, 8)
     assert fitted.notes == []
-    with pytest.raises(TableError, match=r"the ending '.data'"):
+    with pytest.raises(TableError, match=r"file extension '.data'"):
         read_table(real("california-housing", "cal_housing.data.gz"))
 
 
@@ -85,5 +86,5 @@ def test_adult(tmp_path: Path) -> None:
     assert {"workclass is missing", "occupation is missing", "native-country is missing"} < set(names)
     assert out[:, names.index("occupation is missing")].sum() == 1843
     (tmp_path / "bare.csv").write_bytes(rows)
-    with pytest.raises(TableError, match="has no line of column names"):
+    with pytest.raises(TableError, match="has no header"):
         read_table(tmp_path / "bare.csv")

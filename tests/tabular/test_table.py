@@ -71,7 +71,7 @@ def test_zip_with_one_file_is_unpacked(tmp_path: Path) -> None:
     assert_frame_equal(read_table(tmp_path / "table.csv.zip"), TABLE)
     with zipfile.ZipFile(tmp_path / "table.csv.zip", "a") as archive:
         archive.writestr("other.csv", "a,b\n1,2\n")
-    assert "it must hold one table, and holds 'inside.csv', 'other.csv'" in refusal(tmp_path / "table.csv.zip")
+    assert "it must contain one table, but contains 'inside.csv', 'other.csv'" in refusal(tmp_path / "table.csv.zip")
 
 
 @pytest.mark.parametrize("name", ["table.parquet", "table.pq", "TABLE.PARQUET", "table.parquet.brotli"])
@@ -143,62 +143,66 @@ def test_codes_are_kept_as_written_when_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "says"),
     [
-        pytest.param("t.csv", b"", "is empty: it has no bytes", id="empty file"),
-        pytest.param("t.csv", b"\n  \n\n", "is empty: it has no line of column names", id="blank file"),
-        pytest.param("t.csv", b"\xef\xbb\xbf", "is empty: it has no line of column names", id="byte order mark only"),
+        pytest.param("t.csv", b"", "is empty: it has no content", id="empty file"),
+        pytest.param("t.csv", b"\n  \n\n", "is empty: it has neither a header", id="blank file"),
+        pytest.param("t.csv", b"\xef\xbb\xbf", "is empty: it has neither a header", id="byte order mark only"),
         pytest.param("t.csv.gz", gzip.compress(b""), "is empty", id="empty when unpacked"),
-        pytest.param("t.csv", b"a,b,c\n", "names ('a', 'b', 'c'), but no rows", id="header only"),
-        pytest.param("t.csv", b"a:b\n1:2\n", "fields seem to stand between colons", id="colons"),
-        pytest.param("t.csv", b"a  b\n10 2\n3  4\n", "fields seem to stand between spaces", id="spaces"),
-        pytest.param("t.csv", b'"a,b"\n"1,2"\n', "lines stand in quotes as a whole", id="whole lines quoted"),
+        pytest.param("t.csv", b"a,b,c\n", "header ('a', 'b', 'c') but no rows", id="header only"),
+        pytest.param("t.csv", b"a:b\n1:2\n", "fields seem to be separated by colons", id="colons"),
+        pytest.param("t.csv", b"a  b\n10 2\n3  4\n", "fields seem to be separated by spaces", id="spaces"),
+        pytest.param("t.csv", b'"a,b"\n"1,2"\n', "every line is quoted as a whole", id="whole lines quoted"),
         pytest.param(
             "t.csv", b"a,b,a\n1,2,3\n", "more than one column named 'a' (columns 1 and 3)", id="duplicated name"
         ),
         pytest.param("t.csv", b"a,b, a \n1,2,3\n", "more than one column named 'a'", id="duplicated but for spaces"),
-        pytest.param("t.csv", b",a,b\n0,1,2\n", "no name for column 1 of 3. Name every column. If it num", id="index"),
+        pytest.param(
+            "t.csv",
+            b",a,b\n0,1,2\n",
+            "no name for column 1 of 3. Name every column. If it is a pandas index",
+            id="index",
+        ),
         pytest.param("t.csv", b"a,b,\n1,2,\n", "no name for column 3 of 3", id="names end in a delimiter"),
         pytest.param("t.csv", b"a,,,b\n1,2,3,4\n", "no name for columns 2, 3 of 4", id="unnamed columns"),
-        pytest.param("t.csv", b"\x89PNG\r\n\x1a\n\0\0\0", "holds bytes that no text has", id="picture"),
-        pytest.param("t.csv", bytes(range(1, 32)) * 9, "holds bytes that no text has", id="binary without zeros"),
-        pytest.param("t.csv", gzip.compress(b"a,b\n1,2\n"), "but a gzip file: name it .csv.gz", id="gzip inside"),
-        pytest.param("t.csv", b"PK\x03\x04rest", "a zip file or an Excel sheet", id="Excel inside"),
-        pytest.param("t.csv", b"PAR1rest", "a Parquet file: name it .parquet", id="Parquet inside"),
-        pytest.param("t.csv", "a,b\n1,2\n".encode("utf-16"), "but text in UTF-16: save it as UTF-8", id="UTF-16"),
+        pytest.param("t.csv", b"\x89PNG\r\n\x1a\n\0\0\0", "contains binary data", id="picture"),
+        pytest.param("t.csv", bytes(range(1, 32)) * 9, "contains binary data", id="binary without zeros"),
+        pytest.param("t.csv", gzip.compress(b"a,b\n1,2\n"), "but a gzip file: rename it to .csv.gz", id="gzip inside"),
+        pytest.param(
+            "t.csv", b"PK\x03\x04rest", "a zip file (rename it to .csv.zip) or an Excel sheet", id="Excel inside"
+        ),
+        pytest.param("t.csv", b"PAR1rest", "a Parquet file: rename it to .parquet", id="Parquet inside"),
+        pytest.param("t.csv", "a,b\n1,2\n".encode("utf-16"), "but text in UTF-16: convert it to UTF-8", id="UTF-16"),
         pytest.param(
             "t.csv",
             "name,n\nAnn,1\nJosé,2\n".encode("cp1252"),
-            "line 3: the byte 0xe9 at offset 16 is not UTF-8. In Windows-1252, which older programs write, "
-            "the word reads 'José'",
+            "line 3: the byte 0xe9 at offset 16 is not UTF-8. In Windows-1252, the word reads 'José'",
             id="Windows-1252",
         ),
         pytest.param(
             "t.csv",
             b"name,n\r\x81\x8d,1\r",
-            "line 2: the byte 0x81 at offset 7 is not UTF-8. It is no Win",
+            "line 2: the byte 0x81 at offset 7 is not UTF-8. It is not valid Win",
             id="unknown",
         ),
-        pytest.param("t.csv", b"a,b\n1,2\n3,4,5\n", "line 3 has 3 fields, but the first line names 2", id="long row"),
+        pytest.param("t.csv", b"a,b\n1,2\n3,4,5\n", "line 3 has 3 fields, but the header names 2", id="long row"),
         pytest.param("t.csv", b"a,b\n1,2,3\n4,5,6\n", "line 2 has 3 fields", id="every row long"),
-        pytest.param(
-            "t.csv", b'a,b\n"x\ny",2\n\n3\n', "line 5 has 1 field, but the first line names 2", id="short row"
-        ),
-        pytest.param("t.csv", b"My table\na,b\n1,2\n3,4\n", "line 2 has 2 fields, but the first line", id="title"),
-        pytest.param("t.csv", b'a,b\n1,"2\n3,4\n', "a quote that is opened and not closed", id="open quote"),
-        pytest.param("t.csv", b'a,b\n"1,2\n' + b"3,4\n" * 50_000, "a quote that is opened", id="open quote, long"),
-        pytest.param("t.csv", b"5,red\n7,red\n5,blue\n", "has no line of column names: its first li", id="no header"),
-        pytest.param("t.csv", b"1.5,-2\n2.5,3\n", "has no line of column names", id="numbers, no header"),
-        pytest.param("t.data", b"1,2\n", "has the ending '.data'", id="data file"),
-        pytest.param("t.data.gz", b"1,2\n", "put one at the top, and name the file .csv", id="packed data file"),
+        pytest.param("t.csv", b'a,b\n"x\ny",2\n\n3\n', "line 5 has 1 field, but the header names 2", id="short row"),
+        pytest.param("t.csv", b"My table\na,b\n1,2\n3,4\n", "line 2 has 2 fields, but the header", id="title"),
+        pytest.param("t.csv", b'a,b\n1,"2\n3,4\n', "an unclosed quote", id="open quote"),
+        pytest.param("t.csv", b'a,b\n"1,2\n' + b"3,4\n" * 50_000, "an unclosed quote", id="open quote, long"),
+        pytest.param("t.csv", b"5,red\n7,red\n5,blue\n", "has no header: its first li", id="no header"),
+        pytest.param("t.csv", b"1.5,-2\n2.5,3\n", "has no header", id="numbers, no header"),
+        pytest.param("t.data", b"1,2\n", "has the unsupported file extension '.data'", id="data file"),
+        pytest.param("t.data.gz", b"1,2\n", "add one, and rename the file to .csv", id="packed data file"),
         pytest.param("t.xlsx", b"PK", "Save the sheet as CSV", id="Excel"),
-        pytest.param("table", b"a,b\n1,2\n", "has no ending that tells", id="no ending"),
-        pytest.param("t.csv.gz", b"a,b\n1,2\n", "cannot be unpacked", id="not gzip"),
-        pytest.param("t.csv.gz", gzip.compress(b"a,b\n" * 99)[:-12], "is cut off or damaged", id="gzip cut off"),
-        pytest.param("t.csv.bz2", bz2.compress(b"a,b\n" * 99)[:-9], "is cut off or damaged", id="bzip2 cut off"),
-        pytest.param("t.csv.xz", lzma.compress(b"a,b\n" * 99)[:-9], "is cut off or damaged", id="xz cut off"),
-        pytest.param("t.csv.zst", b"a,b\n1,2\n", "is cut off or damaged", id="not zstandard"),
-        pytest.param("t.csv.zip", b"a,b\n1,2\n", "is cut off or damaged", id="not zip"),
-        pytest.param("t.parquet", b"PAR1 and nothing else", "is damaged or no Parquet file", id="Parquet cut off"),
-        pytest.param("t.parquet", b"a,b\n1,2\n", "is damaged or no Parquet file", id="text named Parquet"),
+        pytest.param("table", b"a,b\n1,2\n", "has no file extension", id="no ending"),
+        pytest.param("t.csv.gz", b"a,b\n1,2\n", "cannot be decompressed", id="not gzip"),
+        pytest.param("t.csv.gz", gzip.compress(b"a,b\n" * 99)[:-12], "is truncated or damaged", id="gzip cut off"),
+        pytest.param("t.csv.bz2", bz2.compress(b"a,b\n" * 99)[:-9], "is truncated or damaged", id="bzip2 cut off"),
+        pytest.param("t.csv.xz", lzma.compress(b"a,b\n" * 99)[:-9], "is truncated or damaged", id="xz cut off"),
+        pytest.param("t.csv.zst", b"a,b\n1,2\n", "is truncated or damaged", id="not zstandard"),
+        pytest.param("t.csv.zip", b"a,b\n1,2\n", "is truncated or damaged", id="not zip"),
+        pytest.param("t.parquet", b"PAR1 and nothing else", "is damaged or not a Parquet file", id="Parquet cut off"),
+        pytest.param("t.parquet", b"a,b\n1,2\n", "is damaged or not a Parquet file", id="text named Parquet"),
     ],
 )
 def test_bad_file_is_refused(tmp_path: Path, name: str, content: bytes, says: str) -> None:
@@ -208,12 +212,12 @@ def test_bad_file_is_refused(tmp_path: Path, name: str, content: bytes, says: st
 def test_gzip_with_a_damaged_middle(tmp_path: Path) -> None:
     packed = bytearray(gzip.compress(bytes(range(256)) * 50))
     packed[len(packed) // 2] ^= 0xFF
-    assert "cannot be unpacked" in refusal(write(tmp_path, "t.csv.gz", bytes(packed)))
+    assert "cannot be decompressed" in refusal(write(tmp_path, "t.csv.gz", bytes(packed)))
 
 
 def test_parquet_without_rows_or_with_a_name_twice(tmp_path: Path) -> None:
     TABLE.iloc[:0].to_parquet(tmp_path / "empty.parquet")
-    assert "'size', 'what, else', 'n'), but no rows" in refusal(tmp_path / "empty.parquet")
+    assert "'size', 'what, else', 'n') but no rows" in refusal(tmp_path / "empty.parquet")
     twice = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"])
     pa.parquet.write_table(twice, tmp_path / "twice.parquet")
     assert "more than one column named 'a'" in refusal(tmp_path / "twice.parquet")
@@ -222,14 +226,14 @@ def test_parquet_without_rows_or_with_a_name_twice(tmp_path: Path) -> None:
 def test_missing_file_and_its_near_miss(tmp_path: Path) -> None:
     write(tmp_path, "sales.csv", "a,b\n1,2\n")
     assert "There is no file" in refusal(tmp_path / "sale.csv")
-    assert "In the same folder: 'sales.csv'" in refusal(tmp_path / "sale.csv")
-    assert "In the same folder" not in refusal(tmp_path / "no" / "such.csv")
+    assert "Similar names in the folder: 'sales.csv'" in refusal(tmp_path / "sale.csv")
+    assert "Similar names" not in refusal(tmp_path / "no" / "such.csv")
 
 
 def test_folder_and_the_tables_in_it(tmp_path: Path) -> None:
-    assert "is a folder, not a table" in refusal(tmp_path)
+    assert "is a folder. Pass a file." in refusal(tmp_path)
     write(tmp_path, "sales.csv.gz", b"")
-    assert "The tables in it: 'sales.csv.gz'" in refusal(tmp_path)
+    assert "Tables in this folder: 'sales.csv.gz'" in refusal(tmp_path)
 
 
 @pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="everything is readable for this user")

@@ -14,7 +14,7 @@ def check_number(name: str, value: Any, *, above: float = 0.0, or_equal: bool = 
     number = float(value) if isinstance(value, Real) else math.nan
     if not (math.isfinite(number) and (number > above or (or_equal and number == above))):
         bound = f"of at least {above:g}" if or_equal else f"above {above:g}"
-        raise ArgumentError(f"{name} must be a finite number {bound}, got {value!r}.")
+        raise ArgumentError(f"{name} must be a finite number {bound}, got {value!r}.", argument=name)
 
 
 def check_quantile(quantile: float) -> None:
@@ -29,4 +29,4 @@ def check_quantile(quantile: float) -> None:
 def check_units(name: str, units: int) -> None:
     """Raise unless a number of units is a whole number of at least 1."""
     if isinstance(units, bool) or not isinstance(units, Integral) or units < 1:
-        raise ArgumentError(f"{name} must be a whole number of at least 1, got {units!r}.")
+        raise ArgumentError(f"{name} must be a whole number of at least 1, got {units!r}.", argument=name)

@@ -1,4 +1,4 @@
-"""Timing in turns: functions under comparison run in short interleaved bursts, so that load on the machine is shared."""
+"""Timing in turns: functions to compare run in short interleaved bursts, so that they share the load of the machine."""
 
 from __future__ import annotations
 

@@ -1,1 +1,4 @@
-"""The command line: parse, call, print."""
+"""The `awn` command: parse options, call the library, print results.
+
+Modules here import torch and the other rooms inside functions, so that `awn --help` is fast.
+"""

@@ -1,10 +1,8 @@
-"""The `awn` command. Exit codes: 0 success, 1 an interrupt or a fault of ours, 2 a wrong call or a bad input."""
+"""The `awn` program. Exit codes: 0 success, 1 interrupt, failed runs or a bug, 2 invalid usage or input."""
 
 from __future__ import annotations
 
-import re
 import sys
-from collections.abc import Sequence
 from importlib.metadata import entry_points
 from typing import Annotated
 
@@ -12,6 +10,7 @@ import typer
 from rich.markup import escape
 
 from awn._version import __version__
+from awn.cli.command import AwnCommand
 from awn.cli.fit import fit
 from awn.cli.model import compress, export, inspect, predict, truncate
 from awn.cli.output import err
@@ -25,14 +24,14 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 for command in (fit, predict, inspect, truncate, compress, export, report):
-    app.command()(command)
-# Other packages add commands of their own, a function or a Typer of several: awn_paper adds `paper` and `bench`.
+    app.command(cls=AwnCommand)(command)
+# Other packages may add commands, each a function or a Typer: awn_paper adds `paper` and `bench`.
 for point in sorted(entry_points(group="awn.commands"), key=lambda point: point.name):
     added = point.load()
     if isinstance(added, typer.Typer):
         app.add_typer(added, name=point.name)
     else:
-        app.command(point.name)(added)
+        app.command(point.name, cls=AwnCommand)(added)
 
 
 def _print_version(wanted: bool) -> None:
@@ -44,34 +43,19 @@ def _print_version(wanted: bool) -> None:
 @app.callback()
 def options(
     version: Annotated[
-        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
+        bool, typer.Option("--version", help="Print the version and exit.", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None:
     """Neural networks that learn the width of their layers while they train."""
 
 
-def as_typed(sentence: str, words: Sequence[str]) -> str:
-    """The sentence of an error with the arguments that it speaks of as they were typed.
-
-    >>> as_typed("max_params=3 cannot be met.", ["awn", "truncate", "--max-params", "3"])
-    '--max-params 3 cannot be met.'
-    """
-    for word in words:
-        option = word.partition("=")[0]
-        if option.startswith("--") and option != "--":
-            name = re.escape(option[2:].replace("-", "_"))
-            sentence = re.sub(rf"\b(?<!-){name}(?= must be)", option, sentence)
-            sentence = re.sub(rf"\b{name}=", f"{option} ", sentence)
-    return sentence
-
-
 def main() -> None:
-    """Run the command line, and turn an error of ours, or of the disk, into one sentence and exit code 2."""
+    """Run the command line; awn's own errors and those of the file system end it with one sentence and code 2."""
     try:
         app(prog_name="awn")
     except (AwnError, OSError) as error:
         sentence = str(error)
         if isinstance(error, OSError) and error.strerror:
-            sentence = f"{error.filename or 'a file'} cannot be read or written: {error.strerror}."
-        err.print(f"[red]error:[/red] {escape(as_typed(sentence, sys.argv))}", highlight=False, soft_wrap=True)
+            sentence = f"{error.filename or 'A file'} cannot be read or written: {error.strerror}."
+        err.print(f"[red]error:[/red] {escape(sentence)}", highlight=False, soft_wrap=True)
         sys.exit(2)

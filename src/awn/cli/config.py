@@ -1,4 +1,4 @@
-"""Options from a file, JSON or TOML."""
+"""Options from a JSON or TOML file."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from awn.errors import ArgumentError
 
 
 def read_config(path: Path | None) -> dict[str, Any]:
-    """The options in a JSON or TOML file."""
+    """The options in a JSON or TOML file; none without a file."""
     if path is None:
         return {}
     try:
@@ -21,9 +21,9 @@ def read_config(path: Path | None) -> dict[str, Any]:
             return tomllib.loads(text)
         content = json.loads(text)
     except ImportError:
-        raise ArgumentError(f"{path}: TOML needs Python 3.11 or later; write the options as JSON.") from None
+        raise ArgumentError(f"{path}: TOML needs Python 3.11 or later. Write the options as JSON instead.") from None
     except (OSError, ValueError) as error:
-        raise ArgumentError(f"the options file {path} cannot be read: {error}") from None
+        raise ArgumentError(f"The config file {path} cannot be read: {error}") from None
     if not isinstance(content, dict):
-        raise ArgumentError(f"the options file {path} must hold one JSON object of options.")
+        raise ArgumentError(f"The config file {path} must hold a JSON object of options.")
     return content

@@ -1,4 +1,4 @@
-"""What a run shows while it trains: a live table in a terminal, plain lines elsewhere."""
+"""Progress of a run: a live table in a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsed
 from rich.progress import Progress as Bar
 from rich.table import Table
 
+from awn.cli.output import score_text
 from awn.training import Callback, Progress
 
-# Wide networks have more layers than a terminal has columns.
+# Deep networks have more layers than a terminal has columns.
 _LAYERS_SHOWN = 8
 _SECONDS_BETWEEN_LINES = 2.0
 
 
 class LiveDisplay(Callback):
-    """A bar, the loss, the score, and every layer's width as it moves."""
+    """A progress bar, the loss, the validation score and the width of every layer."""
 
-    #: What the score on the validation rows is.
+    #: The name of the validation score.
     score_name = "score"
 
     def __init__(self, console: Console) -> None:
@@ -30,7 +31,7 @@ class LiveDisplay(Callback):
         self._live = Live(self._bar, console=console, refresh_per_second=8, transient=True)
 
     def on_fit_start(self, progress: Progress) -> None:
-        """Show the bar, from where the run goes on."""
+        """Show the bar, from the epoch at which the run starts or resumes."""
         self._task = self._bar.add_task("", total=progress.options.epochs, completed=progress.epoch)
         self._live.start()
 
@@ -38,9 +39,7 @@ class LiveDisplay(Callback):
         """Show the epoch."""
         row = progress.history[-1]
         layers = list(row["widths"].items())
-        table = Table(
-            "loss", f"validation {self.score_name}", *(name for name, _ in layers[:_LAYERS_SHOWN]), "all units"
-        )
+        table = Table("loss", f"validation {self.score_name}", *(name for name, _ in layers[:_LAYERS_SHOWN]), "total")
         widths = [str(units) for _, units in layers[:_LAYERS_SHOWN]]
         table.add_row(f"{row['data']:.4f}", score_text(row["score"]), *widths, str(sum(row["widths"].values())))
         self._bar.update(self._task, completed=progress.epoch)
@@ -49,14 +48,14 @@ class LiveDisplay(Callback):
             self._live.stop()
 
     def close(self) -> None:
-        """Give the terminal back, after an error too."""
+        """Release the terminal, after an error too."""
         self._live.stop()
 
 
 class PlainDisplay(Callback):
     """A line every few seconds, for logs and pipes."""
 
-    #: What the score on the validation rows is.
+    #: The name of the validation score.
     score_name = "score"
 
     def __init__(self, console: Console) -> None:
@@ -64,7 +63,7 @@ class PlainDisplay(Callback):
         self._last = -math.inf
 
     def on_epoch_end(self, progress: Progress) -> None:
-        """Print the epoch, if it is time for a line or the last one."""
+        """Print the epoch if it is the last one or the previous line is old enough."""
         ends = progress.stop or progress.epoch == progress.options.epochs
         if not ends and time.monotonic() - self._last < _SECONDS_BETWEEN_LINES:
             return
@@ -79,13 +78,4 @@ class PlainDisplay(Callback):
         )
 
     def close(self) -> None:
-        """Nothing to give back."""
-
-
-def score_text(score: float | None) -> str:
-    """A score for people.
-
-    >>> score_text(0.91234), score_text(None)
-    ('0.9123', '–')
-    """
-    return "–" if score is None else f"{score:.4f}"
+        """Do nothing; there is no terminal to release."""

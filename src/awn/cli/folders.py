@@ -1,4 +1,4 @@
-"""Where commands read and write: never over what is there, unless told to."""
+"""Folders that commands read from and write to; nothing is overwritten unless the user asks for it."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ if TYPE_CHECKING:
 
 
 def run_folder(given: Path | None, table: Path, *, resume: bool, overwrite: bool) -> Path:
-    """The folder of a run: the one given, or a new one under runs/ with the table's name."""
+    """The folder of a run: the given one, or a new one in runs/ named after the table."""
     folder = out_folder(given, table.name.split(".")[0] or "table", resume=resume, overwrite=overwrite)
     if resume and not (folder / "run").is_dir():
-        raise ArgumentError(f"there is no run in {folder} to resume.")
+        raise ArgumentError(f"There is no run to resume in {folder}.")
     return folder
 
 
 def out_folder(given: Path | None, name: str, *, resume: bool, overwrite: bool) -> Path:
-    """The folder to write to: the one given, or one of that name under runs/, which is new unless it may be used."""
+    """The output folder: the given one, or runs/`name`, numbered if it exists and may not be used."""
     folder = given or Path("runs") / name
     number = 1
     while given is None and folder.exists() and not (resume or overwrite):
         number += 1
         folder = Path("runs") / f"{name}-{number}"
-    check_free(folder, overwrite=resume or overwrite, advice="--resume or --overwrite it")
+    check_free(folder, overwrite=resume or overwrite, options="--resume or --overwrite")
     return folder
 
 
-def check_free(folder: Path, *, overwrite: bool, advice: str = "--overwrite it") -> None:
-    """Refuse a folder that holds something, or a path that is none."""
+def check_free(folder: Path, *, overwrite: bool, options: str = "--overwrite") -> None:
+    """Refuse a file, and a folder that is not empty; `options` would allow the latter."""
     if folder.exists() and not folder.is_dir():
-        raise ArgumentError(f"--out {folder} is a file; name a folder.")
+        raise ArgumentError(f"--out {folder} is a file. Pass a folder.")
     if not overwrite and folder.is_dir() and any(folder.iterdir()):
-        raise ArgumentError(f"{folder} is not empty; choose another --out, or {advice}.")
+        raise ArgumentError(f"The folder {folder} is not empty. Pass another --out, or add {options}.")
 
 
 def find_model(folder: Path) -> Path:
@@ -44,12 +44,12 @@ def find_model(folder: Path) -> Path:
     if (folder / "model" / "model.safetensors").is_file():
         return folder / "model"
     if (folder / "run").is_dir():
-        raise ArgumentError(f"the run in {folder} is not finished; go on with it: awn fit … --out {folder} --resume.")
+        raise ArgumentError(f"The run in {folder} is not finished. Resume it first: awn fit … --out {folder} --resume.")
     return folder
 
 
-def read_report(run: Path) -> ReportData:
-    """What the report of a finished run shows."""
+def read_report_data(run: Path) -> ReportData:
+    """The data behind the report of a finished run."""
     from awn.report import ReportData
 
     path = run / "report.json"

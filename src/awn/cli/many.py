@@ -1,4 +1,4 @@
-"""`awn fit` with several tables or seeds: the runs given to workers, and what they came to in one table and page."""
+"""`awn fit` with several tables or seeds: distribute the runs to workers, and summarise and compare the results."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from awn.cli.folders import out_folder, read_report
+from awn.cli.folders import out_folder, read_report_data
 from awn.cli.output import out, print_json, print_table, say
 from awn.errors import ArgumentError
-from awn.parallel.torchrun import several_ranks, torchrun_group
 
 if TYPE_CHECKING:
     from awn.tabular.many import Fanout, TableRun
+    from awn.tabular.settings import TableSettings
 
 
 @dataclass(frozen=True)
-class Fleet:
-    """How many runs are made: by whom, and whether what is in the folder is gone on with or replaced."""
+class Execution:
+    """How runs are executed: on which workers, and whether existing ones are resumed or overwritten."""
 
     workers: int
     ray: str | None
@@ -30,40 +30,40 @@ class Fleet:
     overwrite: bool
 
 
-def check_crew(workers: int | None, ray: str | None) -> None:
-    """Refuse processes of this machine beside a cluster."""
+def check_workers(workers: int | None, ray: str | None) -> None:
+    """Refuse local workers together with a Ray cluster."""
     if workers and ray:
-        raise ArgumentError("--workers is for this machine; with --ray, the cluster says how many runs go on.")
+        raise ArgumentError("--workers cannot be combined with --ray: the cluster decides how many runs it executes.")
 
 
 def fit_many(
     tables: Sequence[Path],
-    target: str,
     seeds: Sequence[int],
     given: Path | None,
-    settings: Mapping[str, Any],
-    fleet: Fleet,
+    settings: TableSettings,
+    execution: Execution,
     *,
     quiet: bool,
     as_json: bool,
 ) -> None:
-    """Make a run for every table and seed; exit code 1 if some could not be made."""
+    """Make a run for every table and seed; exit code 1 if some of them fail."""
+    from awn.parallel.torchrun import several_ranks, torchrun_group
     from awn.tabular.many import plan_runs
 
     with torchrun_group():
         if several_ranks():
             raise ArgumentError(
-                "torchrun's processes train one network together, from one table and seed. For several runs, leave "
-                "torchrun out: --workers or --ray share them out."
+                "Under torchrun, all processes train one network on one table and seed. For several runs, start awn "
+                "without torchrun and pass --workers or --ray."
             )
-    folder = out_folder(given, "tables", resume=fleet.resume, overwrite=fleet.overwrite)
+    folder = out_folder(given, "tables", resume=execution.resume, overwrite=execution.overwrite)
     runs = plan_runs(tables, seeds, folder)
-    if fleet.resume and not any((run.folder / "run").is_dir() for run in runs):
-        raise ArgumentError(f"there are no runs of these tables and seeds in {folder} to resume.")
+    if execution.resume and not any((run.folder / "run").is_dir() for run in runs):
+        raise ArgumentError(f"There are no runs of these tables and seeds to resume in {folder}.")
     try:
-        found = _make(runs, target, settings, fleet, quiet=quiet)
+        found = _make(runs, settings, execution, quiet=quiet)
     except KeyboardInterrupt:
-        say(f"Interrupted. To go on: the same command with --out {folder} --resume.")
+        say(f"Interrupted. To resume, run the same command with --out {folder} --resume.")
         raise typer.Exit(1) from None
     page = _compare(found, folder)
     if as_json:
@@ -74,42 +74,42 @@ def fit_many(
         say(f"failed: {run}: {failure.says}\n{failure.trace}".strip())
     if found.failed:
         again = any(not failure.refused for failure in found.failed.values())
-        advice = f"To try them again: --out {folder} --resume." if again else "With --resume alone they would again."
+        advice = f"To retry, add --out {folder} --resume." if again else "Retrying with --resume would fail again."
         say(f"{len(found.failed)} of {len(runs)} runs failed. {advice}")
         raise typer.Exit(1)
 
 
-def _make(runs: Sequence[TableRun], target: str, settings: Mapping[str, Any], fleet: Fleet, *, quiet: bool) -> Fanout:
+def _make(runs: Sequence[TableRun], settings: TableSettings, execution: Execution, *, quiet: bool) -> Fanout:
     from awn.runs.workers import local_workers, ray_workers
     from awn.tabular.many import check_runs, fit_tables
 
-    taken = check_runs(runs, target, settings)
-    crew = ray_workers(fleet.ray, fleet.threads) if fleet.ray else local_workers(min(fleet.workers, len(runs)))
-    with crew as workers:
-        for table, says in taken.items():
-            say(f"{table}: {says}", quiet=quiet)
+    tasks = check_runs(runs, settings)
+    local = min(execution.workers, len(runs))
+    with ray_workers(execution.ray, execution.threads) if execution.ray else local_workers(local) as workers:
+        for table, task in tasks.items():
+            say(f"{table}: {task}", quiet=quiet)
         found = fit_tables(
             runs,
-            target,
             settings,
             workers,
-            threads=fleet.threads,
-            resume=fleet.resume,
+            threads=execution.threads,
+            resume=execution.resume,
             tell=lambda sentence: say(sentence, quiet=quiet),
         )
     if not found.made and all(failure.refused for failure in found.failed.values()):
-        first, *others = dict.fromkeys(failure.says for failure in found.failed.values())
-        raise ArgumentError(f"{first} Refused likewise: {len(others)} more." if others else first)
+        first, *others = {failure.says: failure for failure in found.failed.values()}.values()
+        more = " Other runs failed with similar errors." if others else ""
+        raise ArgumentError(first.says + more, argument=first.argument)
     return found
 
 
 def _compare(found: Fanout, folder: Path) -> Path | None:
-    """A page with all runs that were made beside each other."""
+    """Write a report that compares all runs that succeeded."""
     from awn.report import write_comparison
 
     if not found.made:
         return None
-    runs = [dataclasses.replace(read_report(run.folder), title=str(run)) for run in found.made]
+    runs = [dataclasses.replace(read_report_data(run.folder), title=str(run)) for run in found.made]
     write_comparison(folder / "comparison.html", runs)
     return folder / "comparison.html"
 
@@ -135,25 +135,25 @@ def _print(found: Fanout, folder: Path, page: Path | None) -> None:
 
     rows = []
     for table, fits in found.by_table().items():
-        told = summarise(fits)
-        scores = [_cell(told["scores"].get(name), ".4f") for name in SCORES]
-        widths = ", ".join(_cell(width, ".0f") for width in told["widths"].values())
-        rows.append((table, told["runs"], told["score_name"], *scores, widths))
+        summary = summarise(fits)
+        scores = [_cell(summary["scores"].get(name), ".4f") for name in SCORES]
+        widths = ", ".join(_cell(width, ".0f") for width in summary["widths"].values())
+        rows.append((table, summary["runs"], summary["score_name"], *scores, widths))
     if rows:
-        head = ["table", "runs", "score", *SCORES.values(), "units of each layer"]
-        print_table("mean ± deviation over the seeds, on rows held out", head, rows)
+        head = ["table", "runs", "score", *SCORES.values(), "units per layer"]
+        print_table("Mean ± standard deviation over seeds, on the test set", head, rows)
     out.print(f"runs:       {folder}/<table>/seed-<n>", highlight=False, markup=False, soft_wrap=True)
     if page is not None:
         out.print(f"comparison: {page}", highlight=False, markup=False, soft_wrap=True)
 
 
 def _cell(spread: Mapping[str, float | None] | None, form: str) -> str:
-    """A mean and its deviation.
+    """A mean and its standard deviation.
 
-    >>> _cell({"mean": 0.91, "deviation": 0.02}, ".2f"), _cell({"mean": 12.0, "deviation": None}, ".0f")
+    >>> _cell({"mean": 0.91, "std": 0.02}, ".2f"), _cell({"mean": 12.0, "std": None}, ".0f")
     ('0.91 ± 0.02', '12')
     """
     if spread is None:
         return "–"
-    mean, deviation = spread["mean"], spread["deviation"]
-    return f"{mean:{form}}" if deviation is None else f"{mean:{form}} ± {deviation:{form}}"
+    mean, std = spread["mean"], spread["std"]
+    return f"{mean:{form}}" if std is None else f"{mean:{form}} ± {std:{form}}"

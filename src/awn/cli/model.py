@@ -1,4 +1,4 @@
-"""Commands on a trained model: predict, inspect, truncate, compress, export."""
+"""Commands for a trained model: predict, inspect, truncate, compress, export."""
 
 from __future__ import annotations
 
@@ -9,51 +9,53 @@ from typing import Annotated, Any
 import typer
 
 from awn.basics.checks import check_number, check_units
-from awn.cli.display import score_text
-from awn.cli.fit import AsJson, Quiet
+from awn.cli.arguments import AsJson, Quiet
 from awn.cli.folders import check_free, find_model
-from awn.cli.output import out, print_json, print_table, say
+from awn.cli.output import out, print_json, print_table, say, score_text
 from awn.errors import ArgumentError
 
-Model = Annotated[Path, typer.Argument(help="A model folder, as `awn fit` wrote it.")]
-Rows = Annotated[Path, typer.Option("--data", help="A table with the target column, to score with.")]
+ModelFolder = Annotated[Path, typer.Argument(help="Run or model folder, written by `awn fit`.")]
+ScoringTable = Annotated[Path, typer.Option("--data", help="Table to score on, with the target column.")]
 OutFolder = Annotated[
-    Path | None, typer.Option("--out", help="Where to write the smaller model. Default: a folder beside the model.")
+    Path | None, typer.Option("--out", help="Folder of the smaller model. Default: a new folder beside the model.")
 ]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a model that is there.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Overwrite an existing model.")]
 _ENDINGS = {"onnx": ".onnx", "torch": ".pt2", "safetensors": ".safetensors"}
 
 
 def predict(
-    model: Model,
-    table: Annotated[Path, typer.Argument(help="A table with the same columns; the target may be missing.")],
-    out_file: Annotated[Path | None, typer.Option("--out", help="A CSV file. Default: the standard output.")] = None,
-    proba: Annotated[bool, typer.Option("--proba", help="Print the probability of every class.")] = False,
+    model: ModelFolder,
+    table: Annotated[
+        Path, typer.Argument(help="Table with the columns of the training table; the target is optional.")
+    ],
+    out_file: Annotated[Path | None, typer.Option("--out", help="CSV file. Default: the standard output.")] = None,
+    proba: Annotated[bool, typer.Option("--proba", help="Predict the probability of every class.")] = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Predict the rows of a table.
+    """Predict the target of every row of a table.
 
     Example:  awn predict runs/houses/model new_houses.csv --out predictions.csv
     """
     from awn.tabular.predicting import predict_table
 
     if out_file is not None and (out_file.is_dir() or out_file.resolve() == table.resolve()):
-        raise ArgumentError(f"--out {out_file} is {'a folder' if out_file.is_dir() else 'the table itself'}.")
+        held = "a folder" if out_file.is_dir() else "the input table itself"
+        raise ArgumentError(f"--out {out_file} is {held}. Pass another file.")
     predicted = predict_table(find_model(model), table, proba=proba)
     if out_file is not None:
         from awn.files.write import write_files
 
         write_files({out_file: predicted.to_csv(index=False).encode()})
-        say(f"{len(predicted):,} predictions: {out_file}", quiet=quiet)
+        say(f"Wrote {len(predicted):,} predictions to {out_file}", quiet=quiet)
     if as_json:
         print_json({name: predicted[name].tolist() for name in predicted})
     elif out_file is None:
         predicted.to_csv(sys.stdout, index=False)
 
 
-def inspect(model: Model, as_json: AsJson = False) -> None:
-    """Show what a model is: its target, scores, layers and columns.
+def inspect(model: ModelFolder, as_json: AsJson = False) -> None:
+    """Show a model's target, scores, layers and inputs.
 
     Example:  awn inspect runs/houses/model
     """
@@ -68,28 +70,28 @@ def inspect(model: Model, as_json: AsJson = False) -> None:
         rows = [vars(layer) for layer in layers.layers]
         print_json({**about, "layers": rows, "parameters": layers.parameters, "inputs": list(columns)})
         return
-    title = f"{about.get('target', 'target')} from {about.get('table', 'a table')}, {about.get('task', '')}"
+    title = f"{about.get('task', 'model')} of {about.get('target', 'a target')} from {about.get('table', 'a table')}"
     out.print(title, highlight=False, markup=False, soft_wrap=True)
     names = {name: network_name(name, about.get("task", "")) for name in about.get("scores", {})}
     scores = [(name, score_text(about["scores"][score])) for score, name in names.items()]
-    # A model that was cut was judged by the table which the user gave, perhaps the one that it learned from.
-    judged = f"all rows of {about['scored_on']}" if "scored_on" in about else "rows held out"
-    print_table(judged, ["network", about.get("score_name", "score")], scores)
+    # A truncated model was scored on the table that the user passed, which may be the training table.
+    scored_on = f"all rows of {about['scored_on']}" if "scored_on" in about else "the test set"
+    print_table(f"Scores on {scored_on}", ["network", about.get("score_name", "score")], scores)
     out.print(str(layers), highlight=False)
     out.print(f"{estimator.n_features_in_} columns, {len(estimator.preprocessor_.feature_names)} inputs")
 
 
 def truncate(
-    model: Model,
-    data: Rows,
+    model: ModelFolder,
+    data: ScoringTable,
     out_folder: OutFolder = None,
-    keep: Annotated[float | None, typer.Option(help="The fraction of units to keep.")] = None,
-    units: Annotated[int | None, typer.Option(help="The number of units to keep in each layer.")] = None,
-    max_params: Annotated[int | None, typer.Option(help="The most parameters to keep.")] = None,
+    keep: Annotated[float | None, typer.Option(help="Fraction of the units to keep.")] = None,
+    units: Annotated[int | None, typer.Option(help="Number of units to keep in each layer.")] = None,
+    max_params: Annotated[int | None, typer.Option(help="Maximum number of parameters to keep.")] = None,
     overwrite: Overwrite = False,
     as_json: AsJson = False,
 ) -> None:
-    """Cut a model's least important units, and show what it costs.
+    """Remove the least important units of a model, and show the score before and after.
 
     Example:  awn truncate runs/houses/model --keep 0.7 --data houses.csv --out small
     """
@@ -102,68 +104,68 @@ def truncate(
 
 
 def compress(
-    model: Model,
-    data: Rows,
+    model: ModelFolder,
+    data: ScoringTable,
     out_folder: OutFolder = None,
-    max_drop: Annotated[float, typer.Option(help="How much lower the score may be.")] = 0.005,
+    max_drop: Annotated[float, typer.Option(help="Largest allowed drop of the score.")] = 0.005,
     overwrite: Overwrite = False,
     as_json: AsJson = False,
 ) -> None:
-    """Find the smallest cut of a model that keeps its score.
+    """Truncate a model as far as possible while its score drops by at most --max-drop.
 
     Example:  awn compress runs/houses/model --data houses.csv --max-drop 0.005 --out small
     """
     from awn.tabular.predicting import compress_model
 
-    check_number("--max-drop", max_drop, or_equal=True)
+    check_number("max_drop", max_drop, or_equal=True)
     found = find_model(model)
     out_folder = free_folder(out_folder, found, "compressed", overwrite)
     show_smaller(compress_model(found, data, out_folder, max_drop=max_drop), as_json)
 
 
 def export(
-    model: Model,
-    form: Annotated[str, typer.Option("--format", help="onnx, torch or safetensors.")] = "onnx",
-    out_file: Annotated[Path | None, typer.Option("--out", help="A file. Default: beside the model.")] = None,
+    model: ModelFolder,
+    export_format: Annotated[str, typer.Option("--format", help="onnx, torch or safetensors.")] = "onnx",
+    out_file: Annotated[Path | None, typer.Option("--out", help="File to write. Default: beside the model.")] = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write a model for use without awn.
+    """Export a model for use without awn.
 
     Example:  awn export runs/houses/model --format onnx --out houses.onnx
     """
     from awn.tabular.exporting import export_model
 
     found = find_model(model)
-    path = out_file or found.with_name(found.resolve().name + _ENDINGS.get(form, ""))
-    written = export_model(found, path, form)
-    say(written, quiet=quiet)
+    path = out_file or found.with_name(found.resolve().name + _ENDINGS.get(export_format, ""))
+    description = export_model(found, path, export_format)
+    say(f"Wrote {path}. {description}", quiet=quiet)
     if as_json:
-        print_json({"file": str(path), "format": form, "what": written})
+        print_json({"file": str(path), "format": export_format, "description": description})
 
 
 def check_cut(keep: float | None, units: int | None, max_params: int | None) -> None:
-    """Refuse a cut that `awn.truncate` would, by the names of the options, before anything is read or written."""
+    """Refuse a cut that `awn.truncate` would refuse, before anything is read or written."""
     if sum(choice is not None for choice in (keep, units, max_params)) != 1:
-        raise ArgumentError("say how far to truncate in exactly one way: --keep, --units or --max-params.")
+        raise ArgumentError("Choose exactly one of --keep, --units and --max-params.")
     if keep is not None and not 0 < keep <= 1:
-        raise ArgumentError(f"--keep must be a fraction above 0 and at most 1, got {keep}.")
-    for name, number in (("--units", units), ("--max-params", max_params)):
+        raise ArgumentError(f"keep must be a fraction above 0 and at most 1, got {keep}.", argument="keep")
+    for name, number in (("units", units), ("max_params", max_params)):
         if number is not None:
             check_units(name, number)
 
 
 def free_folder(given: Path | None, model: Path, kind: str, overwrite: bool) -> Path:
-    """Where a smaller model goes: never over another, unless told to."""
+    """The folder of a smaller model; an existing one is refused unless it may be overwritten."""
     folder = given or model.with_name(f"{model.resolve().name}-{kind}")
     if folder.resolve() == model.resolve():
-        raise ArgumentError(f"--out is the model itself, {model}; write the smaller one to another folder.")
+        raise ArgumentError(f"--out {folder} is the model itself. Pass another folder for the smaller model.")
     check_free(folder, overwrite=overwrite)
     return folder
 
 
 def show_smaller(result: dict[str, Any], as_json: bool) -> None:
-    """The table of a model before and after a cut."""
+    """Print the score and the size of a model before and after a cut."""
     if as_json:
         print_json(result)
         return
@@ -173,5 +175,5 @@ def show_smaller(result: dict[str, Any], as_json: bool) -> None:
         ("parameters", f"{before['parameters']:,}", f"{after['parameters']:,}"),
         *((layer, units, after["widths"][layer]) for layer, units in before["widths"].items()),
     ]
-    print_table("cut", ["", "before", "after"], rows)
+    print_table("Before and after", ["", "before", "after"], rows)
     out.print(f"model: {result['model']}", highlight=False, soft_wrap=True)

@@ -1,4 +1,4 @@
-"""How commands speak: tables and sentences for people, JSON for machines, errors on the error stream."""
+"""Output of commands: results on the standard output, as tables or JSON; messages and errors on the error stream."""
 
 from __future__ import annotations
 
@@ -11,30 +11,39 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from awn.basics.plain import to_plain
-
 out = Console()
 err = Console(stderr=True)
 _WIDE = 140
 
 
 def print_json(content: Any) -> None:
-    """One JSON object on the standard output; a number that is none, which JSON has no word for, as null."""
+    """Print a JSON object on the standard output; NaN and infinity, which JSON lacks, become null."""
+    from awn.basics.plain import to_plain  # imports torch
+
     typer.echo(json.dumps(to_plain(content, nonfinite="null"), ensure_ascii=False, allow_nan=False))
 
 
 def print_table(title: str, head: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """A table on the standard output; numbers to the right."""
+    """Print a table on the standard output, with the first column left-aligned and the others right-aligned."""
     table = Table(title=escape(title), title_justify="left")
     for number, name in enumerate(head):
         table.add_column(name, justify="left" if number == 0 else "right")
     for row in rows:
         table.add_row(*(escape(str(cell)) for cell in row))
-    # A file has no width: rather long lines than cells broken in two.
+    # A file or pipe has no width; long lines are better there than wrapped cells.
     (out if out.is_terminal else Console(width=max(out.width, _WIDE))).print(table)
 
 
 def say(sentence: str, *, quiet: bool = False) -> None:
-    """A sentence on the error stream, so that it never mixes with results."""
+    """Print a message on the error stream, so that it never mixes with results."""
     if not quiet:
         err.print(sentence, highlight=False, markup=False, soft_wrap=True)
+
+
+def score_text(score: float | None) -> str:
+    """A score with four decimals, or a dash.
+
+    >>> score_text(0.91234), score_text(None)
+    ('0.9123', '–')
+    """
+    return "–" if score is None else f"{score:.4f}"

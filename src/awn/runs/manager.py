@@ -21,11 +21,13 @@ Tell = Callable[[str], None]
 class Failure:
     """Why a run was not made, and the traceback of a fault of ours.
 
-    `refused` if its input, an option, or what is in its folder cannot be used: it would be so again.
+    `refused` means that its input, an option or its folder cannot be used, so that a second try would fail too.
+    `argument` is that of an `ArgumentError`.
     """
 
     says: str
     refused: bool = False
+    argument: str | None = None
     trace: str = ""
 
 
@@ -68,7 +70,7 @@ class RunManager(Generic[RunT, ResultT]):
     ...         manager.ask(number)
     ...     manager.finish()
     6 → 3
-    7 → Failure(says='7 is odd.', refused=False, trace='')
+    7 → Failure(says='7 is odd.', refused=False, argument=None, trace='')
     >>> manager.results, manager.made
     ({0: 0.0, 6: 3}, 1)
     """
@@ -124,7 +126,9 @@ def attempt(work: Callable[..., Any], *args: Any) -> Any:
     """
     try:
         return work(*args)
+    except ArgumentError as error:
+        return Failure(str(error), refused=True, argument=error.argument)
     except (AwnError, OSError) as error:
-        return Failure(str(error), refused=isinstance(error, ArgumentError | TableError | CheckpointError))
+        return Failure(str(error), refused=isinstance(error, TableError | CheckpointError))
     except Exception as error:
         return Failure(f"{type(error).__name__}: {error}", trace=traceback.format_exc())

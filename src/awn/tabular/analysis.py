@@ -1,4 +1,4 @@
-"""Analysis: what a report shows of a trained estimator on rows that it has not seen."""
+"""Analysis: the data of a report on a trained estimator, computed on the test set."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def analyse(
     settings: Mapping[str, Any],
     notes: Sequence[str] = (),
 ) -> ReportData:
-    """All that a report shows: curves of the layers, the truncation trade-off, activations, errors."""
+    """The data of the report: importance curves, truncation trade-off, activations and prediction errors."""
     classifies = isinstance(estimator, AdaptiveClassifier)
     rows = X.iloc[:_ROWS_SHOWN]
     shown = np.asarray(y)[:_ROWS_SHOWN]
@@ -62,7 +62,7 @@ def analyse(
 
 
 def layer_curves(model: nn.Module) -> list[LayerCurve]:
-    """The importance of every layer's units, and half as many beyond the cut, on a scale where the first has 1."""
+    """The importance of every layer's units and of half as many beyond the width, relative to the first unit."""
     curves = []
     for group in find_groups(model):
         width = group.width
@@ -73,9 +73,9 @@ def layer_curves(model: nn.Module) -> list[LayerCurve]:
 
 
 def truncation_curve(estimator: Estimator, X: pd.DataFrame, y: ArrayLike) -> list[TruncationPoint]:
-    """Score, size and measured latency of the network cut to 100 %, 95 %, … 5 % of its units."""
+    """Score, size and measured latency of the network truncated to 100 %, 95 %, …, 5 % of its units."""
     cut = [(keep, estimator.truncate(keep=keep)) for keep in _KEPT]
-    rows = torch.from_numpy(estimator.encode(X))  # once: for a wide table it takes longer than the networks
+    rows = torch.from_numpy(estimator.encode(X))  # once, since it takes longer than the networks for a wide table
     latencies = _latencies([smaller.to_torch() for _, smaller in cut], rows[:_LATENCY_ROWS])
     return [
         TruncationPoint(

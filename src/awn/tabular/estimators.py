@@ -1,8 +1,10 @@
-"""AdaptiveClassifier and AdaptiveRegressor: scikit-learn estimators whose network learns its own width."""
+"""AdaptiveClassifier and AdaptiveRegressor: scikit-learn estimators with a network that learns its widths."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +23,12 @@ from torch import Tensor, nn
 from awn.errors import ArgumentError
 from awn.loss import likelihood
 from awn.smaller.truncate import compress
-from awn.tabular.network import Array, NetworkEstimator, weighted_rows
-from awn.training import Callback, Data
+from awn.tabular.network import Array, Criterion, NetworkEstimator, TrainingRows
+from awn.training import Data
 from awn.training.evaluate import accuracy, all_outputs
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class AdaptiveClassifier(ClassifierMixin, NetworkEstimator):  # type: ignore[misc]
     """A classifier that learns the width of its hidden layers.
 
@@ -37,65 +40,40 @@ class AdaptiveClassifier(ClassifierMixin, NetworkEstimator):  # type: ignore[mis
     >>> list(classifier.widths_)
     ['hidden.0', 'hidden.1']
 
-    `hidden_layers`, `activation`, `units` (to start from), `scale`, `quantile`, `max_units`, `dropout` and `batch_norm`
-    shape the network. A layer grows to `max_units`, or to twice `units` if that is not given; `max_params` caps the
-    whole. `weight_scale` is the prior's σ_θ. `fixed_widths` trains an ordinary network of those widths instead, to
-    compare with. `resize_every` is the number of steps between two resizes. A share `validation_fraction` of the rows
-    is held back to stop early by. DataFrames may have numbers, categories, booleans, dates and missing values.
+    DataFrames may hold numbers, categories, booleans, dates and missing values. Arrays hold numbers.
+
+    The network:
+
+    - `hidden_layers`: the number of hidden layers.
+    - `activation`: the name of the activation function, such as "relu", "gelu" or "tanh".
+    - `units`: the number of units that each hidden layer starts with.
+    - `max_units`: the most units a hidden layer may grow to; None means twice `units`.
+    - `max_params`: the most parameters the network may end with; None means no limit.
+    - `scale`: the scale of the importance, "unit" (the first unit has importance 1) or "mass" (the sum is 1).
+    - `quantile`: the share of the importance that the width covers, between 0 and 1.
+    - `dropout`: the dropout rate after each activation.
+    - `batch_norm`: whether to normalise each hidden layer before its activation.
+    - `fixed_widths`: the hidden widths of an ordinary network to train instead, as a reference.
+
+    The training:
+
+    - `weight_scale`: the standard deviation of the weights' prior, larger below 500 rows; None means no prior.
+    - `lr`: the learning rate.
+    - `width_lr`: the learning rate of the widths; None means `lr`.
+    - `batch_size`: rows per batch; None means 1/32 of the training rows, between 16 and 128.
+    - `epochs`: the most passes over the training rows.
+    - `patience`: epochs without a lower validation loss before training stops; None means never.
+    - `schedule`: the learning rate over time, "constant", "cosine" or "plateau".
+    - `clip`: the largest norm of the gradient; None means no clipping.
+    - `resize_every`: steps between two resizes.
+    - `validation_fraction`: the share of the rows held back for early stopping.
+    - `class_weight`: a weight for each class, or "balanced" for weights inversely proportional to class frequency.
+    - `device`: where to train, such as "cpu" or "cuda"; "auto" means CUDA if there is one.
+    - `callbacks`: `awn.training.Callback` objects to call during `fit`.
+    - `random_state`: the seed of the initial weights, the validation split and the order of the rows.
     """
 
-    def __init__(
-        self,
-        hidden_layers: int = 2,
-        *,
-        class_weight: Mapping[Any, float] | str | None = None,
-        activation: str = "relu",
-        units: int = 128,
-        scale: str = "unit",
-        quantile: float = 0.9,
-        max_units: int | None = None,
-        max_params: int | None = None,
-        weight_scale: float | None = 0.4,
-        dropout: float = 0.0,
-        batch_norm: bool = False,
-        lr: float = 0.01,
-        width_lr: float | None = None,
-        batch_size: int | None = None,
-        epochs: int = 200,
-        patience: int | None = 20,
-        schedule: str = "plateau",
-        clip: float | None = None,
-        resize_every: int = 1,
-        validation_fraction: float = 0.1,
-        fixed_widths: Sequence[int] | None = None,
-        device: str = "cpu",
-        callbacks: Sequence[Callback] = (),
-        random_state: int | np.random.RandomState | None = None,
-    ) -> None:
-        self.hidden_layers = hidden_layers
-        self.class_weight = class_weight
-        self.activation = activation
-        self.units = units
-        self.scale = scale
-        self.quantile = quantile
-        self.max_units = max_units
-        self.max_params = max_params
-        self.weight_scale = weight_scale
-        self.dropout = dropout
-        self.batch_norm = batch_norm
-        self.lr = lr
-        self.width_lr = width_lr
-        self.batch_size = batch_size
-        self.epochs = epochs
-        self.patience = patience
-        self.schedule = schedule
-        self.clip = clip
-        self.resize_every = resize_every
-        self.validation_fraction = validation_fraction
-        self.fixed_widths = fixed_widths
-        self.device = device
-        self.callbacks = callbacks
-        self.random_state = random_state
+    class_weight: Mapping[Any, float] | str | None = None
 
     def fit(
         self,
@@ -107,44 +85,45 @@ class AdaptiveClassifier(ClassifierMixin, NetworkEstimator):  # type: ignore[mis
         resume: bool = False,
         data_parallel: bool = False,
     ) -> AdaptiveClassifier:
-        """Train on rows and their classes; `folder` and `resume` are those of `awn.training.fit`.
+        """Train on rows and their classes.
 
-        `data_parallel` trains together with the other processes of torch's default group, each given the same rows.
+        `folder` and `resume` are those of `awn.training.fit`. With `data_parallel`, all processes of torch's default
+        group train one network together; each must get the same rows.
         """
         frame = self._frame(X, reset=True)
         labels = self._labels(frame, y)
         self.classes_ = np.unique(labels)
         if len(self.classes_) < 2:
             raise ArgumentError(
-                f"there is only one class, {self.classes_.tolist()[0]!r}; a classifier needs at least two."
+                f"y has only one class, {self.classes_.tolist()[0]!r}; a classifier needs at least two."
             )
-        weights = self._class_weights(frame, labels, sample_weight)
-        frame, labels, weights = weighted_rows(weights, frame, labels)
-        numbers, outputs = np.searchsorted(self.classes_, labels), len(self.classes_)
-        loss, score = likelihood.categorical, accuracy
-        self._train(frame, numbers, outputs, weights, loss, score, numbers, folder, resume, data_parallel)
+        rows = self._training_rows(frame, labels, sample_weight).of_positive_weight()
+        self._train(
+            rows, len(self.classes_), _CLASSIFICATION, folder=folder, resume=resume, data_parallel=data_parallel
+        )
         return self
 
     def partial_fit(
         self, X: Any, y: ArrayLike, classes: ArrayLike | None = None, sample_weight: ArrayLike | None = None
     ) -> AdaptiveClassifier:
-        """Train for one epoch on some rows. The first call needs all `classes`, and fits the preprocessing."""
+        """Train for one epoch on some rows. The first call needs all `classes` and fits the preprocessing."""
         first = self._is_new()
         if self.class_weight == "balanced":
-            raise ArgumentError("partial_fit sees some rows only, so it cannot balance classes: give their weights.")
+            raise ArgumentError(
+                "class_weight='balanced' does not work with partial_fit, which sees only some of the rows. "
+                "Pass a dict of weights."
+            )
         frame = self._frame(X, reset=first)
         labels = self._labels(frame, y)
         if first:
             if classes is None:
-                raise ArgumentError("the first call of partial_fit must say which classes there are: classes=[…].")
+                raise ArgumentError("classes is required in the first call of partial_fit: pass all class labels.")
             self.classes_ = np.unique(np.asarray(classes))
         unknown = np.setdiff1d(labels, self.classes_)
         if len(unknown):
             known = self.classes_.tolist()
-            raise ArgumentError(f"class {unknown.tolist()[0]!r} is not among those of the first call, {known}.")
-        weights = self._class_weights(frame, labels, sample_weight)
-        numbers = np.searchsorted(self.classes_, labels)
-        self._train_on(frame, numbers, len(self.classes_), weights, likelihood.categorical)
+            raise ArgumentError(f"y has the class {unknown.tolist()[0]!r}, but the first call named only {known}.")
+        self._train_on(self._training_rows(frame, labels, sample_weight), len(self.classes_), _CLASSIFICATION)
         return self
 
     def predict_proba(self, X: Any) -> Array:
@@ -158,7 +137,7 @@ class AdaptiveClassifier(ClassifierMixin, NetworkEstimator):  # type: ignore[mis
         return chosen
 
     def compress(self, X: Any, y: ArrayLike, *, max_drop: float = 0.005) -> AdaptiveClassifier:
-        """A copy with the smallest network whose accuracy on these rows is at most `max_drop` lower."""
+        """A copy with the smallest network whose accuracy on these rows drops by at most `max_drop`."""
         rows, wanted = torch.from_numpy(self.encode(X)), np.asarray(y)
         check_consistent_length(rows, wanted)
 
@@ -168,7 +147,7 @@ class AdaptiveClassifier(ClassifierMixin, NetworkEstimator):  # type: ignore[mis
         return self._with(compress(self._adaptive(), score, max_drop=max_drop))
 
     def network_score(self, model: nn.Module, rows: Tensor, y: ArrayLike) -> float:
-        """The accuracy of a network of this table, such as a smaller one, on rows that `encode` gave."""
+        """The accuracy of a network for this table, such as a truncated one, on rows that `encode` returned."""
         return float(np.mean(self.classes_[predict_rows(model, rows).argmax(1)] == np.asarray(y)))
 
     def _labels(self, frame: pd.DataFrame, y: ArrayLike) -> Array:
@@ -181,14 +160,15 @@ class AdaptiveClassifier(ClassifierMixin, NetworkEstimator):  # type: ignore[mis
             raise ArgumentError(str(error)) from None
         return labels
 
-    def _class_weights(self, frame: pd.DataFrame, labels: Array, sample_weight: ArrayLike | None) -> Array | None:
+    def _training_rows(self, frame: pd.DataFrame, labels: Array, sample_weight: ArrayLike | None) -> TrainingRows:
         if self.class_weight is not None:
             try:
                 by_class = compute_sample_weight(self.class_weight, labels)
             except ValueError as error:
                 raise ArgumentError(f"class_weight={self.class_weight!r} cannot be used: {error}") from None
             sample_weight = by_class if sample_weight is None else by_class * np.asarray(sample_weight)
-        return self._checked_weights(frame, sample_weight)
+        weights = self._checked_weights(frame, sample_weight)
+        return TrainingRows(frame, np.searchsorted(self.classes_, labels), weights)
 
 
 class AdaptiveRegressor(RegressorMixin, NetworkEstimator):  # type: ignore[misc]
@@ -200,59 +180,8 @@ class AdaptiveRegressor(RegressorMixin, NetworkEstimator):  # type: ignore[misc]
     >>> regressor.predict(X).shape
     (442,)
 
-    The options are those of `AdaptiveClassifier`. Targets are standardised inside.
+    The parameters are those of `AdaptiveClassifier`, without `class_weight`. Targets are standardised internally.
     """
-
-    def __init__(
-        self,
-        hidden_layers: int = 2,
-        *,
-        activation: str = "relu",
-        units: int = 128,
-        scale: str = "unit",
-        quantile: float = 0.9,
-        max_units: int | None = None,
-        max_params: int | None = None,
-        weight_scale: float | None = 0.4,
-        dropout: float = 0.0,
-        batch_norm: bool = False,
-        lr: float = 0.01,
-        width_lr: float | None = None,
-        batch_size: int | None = None,
-        epochs: int = 200,
-        patience: int | None = 20,
-        schedule: str = "plateau",
-        clip: float | None = None,
-        resize_every: int = 1,
-        validation_fraction: float = 0.1,
-        fixed_widths: Sequence[int] | None = None,
-        device: str = "cpu",
-        callbacks: Sequence[Callback] = (),
-        random_state: int | np.random.RandomState | None = None,
-    ) -> None:
-        self.hidden_layers = hidden_layers
-        self.activation = activation
-        self.units = units
-        self.scale = scale
-        self.quantile = quantile
-        self.max_units = max_units
-        self.max_params = max_params
-        self.weight_scale = weight_scale
-        self.dropout = dropout
-        self.batch_norm = batch_norm
-        self.lr = lr
-        self.width_lr = width_lr
-        self.batch_size = batch_size
-        self.epochs = epochs
-        self.patience = patience
-        self.schedule = schedule
-        self.clip = clip
-        self.resize_every = resize_every
-        self.validation_fraction = validation_fraction
-        self.fixed_widths = fixed_widths
-        self.device = device
-        self.callbacks = callbacks
-        self.random_state = random_state
 
     def fit(
         self,
@@ -264,17 +193,16 @@ class AdaptiveRegressor(RegressorMixin, NetworkEstimator):  # type: ignore[misc]
         resume: bool = False,
         data_parallel: bool = False,
     ) -> AdaptiveRegressor:
-        """Train on rows and their targets; `folder` and `resume` are those of `awn.training.fit`.
+        """Train on rows and their targets.
 
-        `data_parallel` trains together with the other processes of torch's default group, each given the same rows.
+        `folder` and `resume` are those of `awn.training.fit`. With `data_parallel`, all processes of torch's default
+        group train one network together; each must get the same rows.
         """
         frame = self._frame(X, reset=True)
         weights = self._checked_weights(frame, sample_weight)
-        frame, wanted, weights = weighted_rows(weights, frame, self._checked_targets(frame, y))
-        targets = self._standardised(wanted, reset=True)
-        outputs = targets.shape[1]
-        loss, score = likelihood.gaussian, _r2
-        self._train(frame, targets, outputs, weights, loss, score, None, folder, resume, data_parallel)
+        rows = TrainingRows(frame, self._checked_targets(frame, y), weights).of_positive_weight()
+        rows = dataclasses.replace(rows, targets=self._standardised(rows.targets, reset=True))
+        self._train(rows, rows.targets.shape[1], _REGRESSION, folder=folder, resume=resume, data_parallel=data_parallel)
         return self
 
     def partial_fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> AdaptiveRegressor:
@@ -282,18 +210,18 @@ class AdaptiveRegressor(RegressorMixin, NetworkEstimator):  # type: ignore[misc]
         first = self._is_new()
         frame = self._frame(X, reset=first)
         targets = self._standardised(self._checked_targets(frame, y), reset=first)
-        weights = self._checked_weights(frame, sample_weight)
-        self._train_on(frame, targets, targets.shape[1], weights, likelihood.gaussian)
+        rows = TrainingRows(frame, targets, self._checked_weights(frame, sample_weight))
+        self._train_on(rows, targets.shape[1], _REGRESSION)
         return self
 
     def predict(self, X: Any) -> Array:
-        """The expected target of every row: [rows], or [rows, targets] if there were several."""
+        """The predicted target of every row: [rows], or [rows, targets] if there are several."""
         check_is_fitted(self, "network_")
         predicted = self._outputs(X) * self.target_scale_ + self.target_mean_
         return np.asarray(predicted[:, 0] if self._one_target else predicted)
 
     def compress(self, X: Any, y: ArrayLike, *, max_drop: float = 0.005) -> AdaptiveRegressor:
-        """A copy with the smallest network whose R² on these rows is at most `max_drop` lower."""
+        """A copy with the smallest network whose R² on these rows drops by at most `max_drop`."""
         rows, wanted = torch.from_numpy(self.encode(X)), np.asarray(y, dtype=np.float64)
         check_consistent_length(rows, wanted)
 
@@ -303,7 +231,7 @@ class AdaptiveRegressor(RegressorMixin, NetworkEstimator):  # type: ignore[misc]
         return self._with(compress(self._adaptive(), r2, max_drop=max_drop))
 
     def network_score(self, model: nn.Module, rows: Tensor, y: ArrayLike) -> float:
-        """The R² of a network of this table, such as a smaller one, on rows that `encode` gave."""
+        """The R² of a network for this table, such as a truncated one, on rows that `encode` returned."""
         return float(r2_score(y, predict_rows(model, rows) * self.target_scale_ + self.target_mean_))
 
     def _checked_targets(self, frame: pd.DataFrame, y: ArrayLike) -> Array:
@@ -315,7 +243,7 @@ class AdaptiveRegressor(RegressorMixin, NetworkEstimator):  # type: ignore[misc]
         return checked
 
     def _standardised(self, targets: Array, *, reset: bool) -> Array:
-        """The targets, [rows, targets], of about unit size."""
+        """The targets, [rows, targets], with mean 0 and standard deviation 1 in the first rows seen."""
         columns = targets.reshape(len(targets), -1)
         if reset:
             self._one_target = targets.ndim == 1
@@ -323,7 +251,9 @@ class AdaptiveRegressor(RegressorMixin, NetworkEstimator):  # type: ignore[misc]
             deviation = columns.std(0)
             self.target_scale_ = np.where(deviation > 0, deviation, 1.0)
         elif columns.shape[1] != len(self.target_mean_):
-            raise ArgumentError(f"there were {len(self.target_mean_)} targets at first, now {columns.shape[1]}.")
+            raise ArgumentError(
+                f"y has {columns.shape[1]} targets, but the first call of partial_fit had {len(self.target_mean_)}."
+            )
         return np.asarray((columns - self.target_mean_) / self.target_scale_, dtype=np.float32)
 
     def __sklearn_tags__(self) -> Any:
@@ -345,3 +275,7 @@ def _r2(model: nn.Module, data: Data) -> float:
 def predict_rows(model: nn.Module, rows: Tensor) -> Array:
     """A model's outputs for encoded rows, as an array."""
     return np.asarray(all_outputs(model.eval(), rows.to(next(model.parameters()).device)).cpu())
+
+
+_CLASSIFICATION = Criterion(likelihood.categorical, accuracy, stratify=True)
+_REGRESSION = Criterion(likelihood.gaussian, _r2, stratify=False)

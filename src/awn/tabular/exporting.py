@@ -1,4 +1,4 @@
-"""Export a table's model for use without awn: ONNX, torch.export or safetensors."""
+"""`export_model`: write a table's model as ONNX, torch.export or safetensors, for use without awn."""
 
 from __future__ import annotations
 
@@ -18,39 +18,42 @@ from awn.tabular.encode.preprocess import NumericPieces
 from awn.tabular.estimators import AdaptiveClassifier
 from awn.tabular.folder import Estimator, load_estimator, read_about
 
-Form = Literal["onnx", "torch", "safetensors"]
+ExportFormat = Literal["onnx", "torch", "safetensors"]
 _EXAMPLE_ROWS = 16
 _TOLERANCE = 1e-4  # of a network in single precision
 
 
-def export_model(model: Path, path: Path, form: str) -> str:
-    """Write a model folder's network to a file; returns what was written, in words.
+def export_model(model: Path, path: Path, export_format: str) -> str:
+    """Write the network of a model folder to a file; returns a description of its inputs and outputs.
 
-    ONNX and torch files take the table's own columns, in double precision, if all of them are numbers, missing ones as
-    NaN, and the encoded columns otherwise; they give probabilities, or predictions in the target's own unit.
+    If all columns of the table are numeric, ONNX and torch files take these columns in double precision, with NaN for
+    missing values. Otherwise they take the encoded columns. Their output is class probabilities, or predictions in the
+    unit of the target.
     """
-    if form not in get_args(Form):
-        raise ArgumentError(f"format must be one of {', '.join(get_args(Form))}; got {form!r}.")
+    if export_format not in get_args(ExportFormat):
+        raise ArgumentError(
+            f"format must be one of {', '.join(get_args(ExportFormat))}; got {export_format!r}.", argument="format"
+        )
     estimator, about = load_estimator(model), read_about(model)
     if path.is_dir():
-        raise ArgumentError(f"{path} is a folder; name a file to write.")
-    if form == "safetensors":
+        raise ArgumentError(f"{path} is a folder. Pass a file to write.")
+    if export_format == "safetensors":
         network = estimator.to_torch()
         description = {"layers": [str(layer) for layer in network.children()], "about": about}
         write_files({path: tensor_file(dict(network.state_dict()), description)})
-        return f"weights of {description['layers']}: {path}"
+        return f"Weights of {', '.join(description['layers'])}."
     whole = TableNetwork(estimator)
     example = whole.example_rows(_EXAMPLE_ROWS)
     check_same(whole(example).detach(), _outputs(estimator, whole, example), "whole network", _TOLERANCE)
-    content = onnx_bytes(whole, example) if form == "onnx" else program_bytes(whole, example)
+    content = onnx_bytes(whole, example) if export_format == "onnx" else program_bytes(whole, example)
     write_files({path: content})
     kind = "the table's columns" if whole.pieces is not None else "the encoded columns"
     number = str(example.dtype).removeprefix("torch.")
-    return f"{path}: takes {kind} as {number}, {listed(whole.input_names, most=8)}; gives {whole.gives}"
+    return f"Input: {kind} as {number}, {listed(whole.input_names, most=8)}. Output: {whole.output}."
 
 
 def _outputs(estimator: Estimator, whole: TableNetwork, example: Tensor) -> Tensor:
-    """What the estimator itself predicts for the rows."""
+    """The estimator's own predictions for the rows."""
     encoded = example.numpy()
     if whole.pieces is not None:
         encoded = estimator.preprocessor_.transform(pd.DataFrame(encoded, columns=whole.input_names))
@@ -61,7 +64,7 @@ def _outputs(estimator: Estimator, whole: TableNetwork, example: Tensor) -> Tens
 
 
 class TableNetwork(nn.Module):
-    """The whole way from numeric columns to a prediction, as one module."""
+    """Encoding, network and output transformation as one module."""
 
     medians: Tensor
     means: Tensor
@@ -86,9 +89,9 @@ class TableNetwork(nn.Module):
         if not isinstance(estimator, AdaptiveClassifier):
             self.register_buffer("target_mean", torch.as_tensor(estimator.target_mean_, dtype=torch.float32))
             self.register_buffer("target_scale", torch.as_tensor(estimator.target_scale_, dtype=torch.float32))
-            self.gives = "the prediction"
+            self.output = "the prediction"
         else:
-            self.gives = f"the probabilities of {[str(label) for label in estimator.classes_]}"
+            self.output = f"the probabilities of {listed(map(str, estimator.classes_))}"
 
     def forward(self, x: Tensor) -> Tensor:
         """[rows, columns] → [rows, classes or targets]."""
@@ -104,7 +107,7 @@ class TableNetwork(nn.Module):
         return torch.cat([scaled, missing[:, self.indicators].double()], dim=1) if self.indicators else scaled
 
     def example_rows(self, rows: int) -> Tensor:
-        """Rows like those of the table, one with missing values if it knows them."""
+        """Random rows like those of the table, the first with missing values where the table has them."""
         generator = torch.Generator().manual_seed(0)
         noise = torch.randn(rows, len(self.input_names), generator=generator)
         if self.pieces is None:

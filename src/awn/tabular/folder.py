@@ -1,4 +1,4 @@
-"""A trained estimator as a folder: its network as `awn.save` writes it, the rest in the same description. No pickle."""
+"""Trained estimators as folders: the network as `awn.save` writes it, with the rest in its description. No pickle."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ESTIMATORS = {kind.__name__: kind for kind in (AdaptiveClassifier, AdaptiveRegr
 
 
 def save_estimator(estimator: Estimator, folder: str | Path, *, about: dict[str, Any] | None = None) -> None:
-    """Write a fitted estimator to a folder; `about` is kept beside it, such as the target's name and the scores.
+    """Write a fitted estimator to a folder, with metadata in `about`, such as the target's name and the scores.
 
     >>> import tempfile
     >>> from sklearn.datasets import load_iris
@@ -37,7 +37,9 @@ def save_estimator(estimator: Estimator, folder: str | Path, *, about: dict[str,
     True
     """
     if estimator.fixed_widths is not None:
-        raise ArgumentError("a folder holds learned widths, and these are fixed: save estimator.to_torch() instead.")
+        raise ArgumentError(
+            "An estimator with fixed_widths cannot be saved to a folder. Save estimator.to_torch() instead."
+        )
     model = estimator._adaptive()
     tensors = dict(model.state_dict())
     content = {
@@ -48,8 +50,8 @@ def save_estimator(estimator: Estimator, folder: str | Path, *, about: dict[str,
         "about": about or {},
         "checksum": checksum(tensors[name] for name in sorted(tensors)),
     }
-    # In the description of the network, which stands in both files: one that was edited, or that an interrupted save
-    # left beside a newer one, is then noticed.
+    # The description is in both files. If one of them is edited, or an interrupted save leaves an old file beside a new
+    # one, the two differ.
     config = {**describe(model), "estimator": _plain(content)}
     write_files(
         {
@@ -65,7 +67,9 @@ def load_estimator(folder: str | Path) -> Estimator:
     content = config["estimator"]
     try:
         if content["checksum"] != checksum(tensors[name] for name in sorted(tensors)):
-            raise CheckpointError(f"the weights in {folder} are not those that were saved: restore the folder.")
+            raise CheckpointError(
+                f"The weights in {folder} have changed since they were saved. Restore the folder from a copy."
+            )
         estimator = _restored(content)
         estimator.model_ = rebuild(tensors, config)
         _check_belongs(estimator, estimator.model_)
@@ -73,41 +77,38 @@ def load_estimator(folder: str | Path) -> Estimator:
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         if isinstance(error, AwnError):
             raise
-        raise CheckpointError(f"the description in {folder} was edited or is damaged: {error!r}.") from None
+        raise CheckpointError(f"The description in {folder} was edited or is damaged: {error!r}.") from None
     return estimator
 
 
 def read_about(folder: str | Path) -> dict[str, Any]:
-    """What `save_estimator` was given as `about`."""
+    """The metadata that was passed to `save_estimator` as `about`."""
     about = _read(Path(folder))[1]["estimator"].get("about")
     if not isinstance(about, dict):
-        raise CheckpointError(f"the description in {folder} was edited or is damaged: it says nothing about the table.")
+        raise CheckpointError(f"The description in {folder} was edited or is damaged: it has no entry 'about'.")
     return about
 
 
-def holds_estimator(folder: Path) -> bool:
-    """Whether there is something in a folder that might be an estimator."""
-    return (folder / "model.safetensors").is_file()
-
-
 def _read(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    if folder.is_dir() and not holds_estimator(folder):
-        raise CheckpointError(f"{folder} is not a model that `awn fit` or save_estimator wrote.")
+    if folder.is_dir() and not (folder / "model.safetensors").is_file():
+        raise CheckpointError(f"{folder} is not a model folder: `awn fit` and save_estimator write those.")
     tensors, config = read_model(folder)
     content = config.get("estimator")
     if not isinstance(content, dict) or content.get("type") not in _ESTIMATORS:
-        raise CheckpointError(f"{folder} holds a network alone, not an estimator of a table: awn.load reads it.")
+        raise CheckpointError(f"{folder} holds a network without an estimator. Load it with awn.load.")
     if content.get("format") != FORMAT:
-        raise CheckpointError(f"{folder} was written by a version of awn that this one cannot read.")
+        raise CheckpointError(
+            f"{folder} has format {content.get('format')!r}; this version of awn reads format {FORMAT}."
+        )
     return tensors, config
 
 
 def _options(estimator: Estimator) -> dict[str, Any]:
     options = {name: value for name, value in estimator.get_params().items() if name != "callbacks"}
     if isinstance(options["random_state"], np.random.RandomState):
-        options["random_state"] = None  # a generator in use, and no setting to repeat
+        options["random_state"] = None  # a generator in use cannot be repeated
     if isinstance(options.get("class_weight"), Mapping):
-        options["class_weight"] = list(options["class_weight"].items())  # keys in JSON are none but strings
+        options["class_weight"] = list(options["class_weight"].items())  # JSON allows only strings as keys
     return options
 
 
@@ -131,7 +132,7 @@ def _fitted(estimator: Estimator) -> dict[str, Any]:
 
 
 def _restored(content: dict[str, Any]) -> Estimator:
-    """All of an estimator but its network."""
+    """The estimator without its network."""
     options, fitted = dict(content["options"]), content["fitted"]
     if isinstance(options.get("class_weight"), list):
         options["class_weight"] = dict(options["class_weight"])
@@ -151,16 +152,18 @@ def _restored(content: dict[str, Any]) -> Estimator:
 
 
 def _check_belongs(estimator: Estimator, network: Any) -> None:
-    """The network must read what the preprocessing writes, and have an output for every class or target."""
+    """Refuse a network whose inputs or outputs do not match the preprocessing and the classes or targets."""
     made, taken = len(estimator.preprocessor_.feature_names), network.options["in_features"]
     columns = len(estimator.preprocessor_.columns)
     if made != taken or columns != estimator.n_features_in_:
-        raise ValueError(f"{estimator.n_features_in_} columns of {columns}, {made} inputs for a network of {taken}")
+        raise ValueError(
+            f"{estimator.n_features_in_} columns instead of {columns}, or {made} inputs for a network with {taken}"
+        )
     classifies = isinstance(estimator, AdaptiveClassifier)
     outputs = len(estimator.classes_) if isinstance(estimator, AdaptiveClassifier) else len(estimator.target_mean_)
     if outputs != network.options["out_features"]:
         kind = "classes" if classifies else "targets"
-        raise ValueError(f"{outputs} {kind} for a network of {network.options['out_features']} outputs")
+        raise ValueError(f"{outputs} {kind} for a network with {network.options['out_features']} outputs")
 
 
 def _plain(value: Any) -> Any:
@@ -171,4 +174,6 @@ def _plain(value: Any) -> Any:
 def _without_numpy(value: Any) -> Any:
     if isinstance(value, np.generic | np.ndarray):
         return _plain(value.tolist())
-    raise ArgumentError(f"{value!r}, a {type(value).__name__}, cannot be saved: a folder holds numbers and text alone.")
+    raise ArgumentError(
+        f"{value!r} of type {type(value).__name__} cannot be saved: a folder holds only numbers and text."
+    )

@@ -1,13 +1,12 @@
-"""Many runs: tables × seeds, a run of `fit_table` and a folder each. What happens to one is nothing to the others."""
+"""Many runs of `fit_table`: one per table and seed, each with its own folder. A failed run does not stop the others."""
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
@@ -21,11 +20,12 @@ from awn.runs.manager import Failure, RunManager, RunRecipe, Tell
 from awn.runs.workers import Workers
 from awn.tabular.fitting import check_fit, fit_table
 from awn.tabular.outcome import TableFit
+from awn.tabular.settings import TableSettings
 
 
 @dataclass(frozen=True)
 class TableRun:
-    """A run to be made."""
+    """A run to make: its table, seed and folder."""
 
     table: Path
     seed: int
@@ -37,7 +37,7 @@ class TableRun:
 
 @dataclass(frozen=True)
 class Fanout:
-    """What came of many runs, in their order."""
+    """The results and the failures of many runs, in the order of the runs."""
 
     made: dict[TableRun, TableFit]
     failed: dict[TableRun, Failure]
@@ -51,7 +51,7 @@ class Fanout:
 
 
 def plan_runs(tables: Sequence[Path], seeds: Sequence[int], folder: Path) -> list[TableRun]:
-    """A run for every table and seed, in `folder`/<table>/seed-<n>; tables of one name are numbered.
+    """A run for every table and seed, in `folder`/<table>/seed-<n>; tables of the same name are numbered.
 
     >>> runs = plan_runs([Path("a/sales.csv"), Path("b/sales.csv")], [0, 1], Path("runs"))
     >>> [run.folder.as_posix() for run in runs]
@@ -60,7 +60,7 @@ def plan_runs(tables: Sequence[Path], seeds: Sequence[int], folder: Path) -> lis
     names: dict[Path, str] = {}
     for table in tables:
         if table.resolve() in names:
-            raise ArgumentError(f"the table {table} is given twice; --seeds makes several runs of one.")
+            raise ArgumentError(f"The table {table} is given twice. For several runs of one table, use several seeds.")
         stem = name = table.name.split(".")[0] or "table"
         number = 1
         while name in names.values():
@@ -72,13 +72,12 @@ def plan_runs(tables: Sequence[Path], seeds: Sequence[int], folder: Path) -> lis
     ]
 
 
-def check_runs(runs: Sequence[TableRun], target: str, settings: Mapping[str, Any]) -> dict[Path, str]:
-    """What the target of every table is taken for; those that cannot be used are refused, all in one error."""
+def check_runs(runs: Sequence[TableRun], settings: TableSettings) -> dict[Path, str]:
+    """A description of the task of every table. Tables that cannot be used are refused, all in one error."""
     taken, wrong = {}, []
-    checked = {name: settings[name] for name in ("task", "test_size", "options")}
     for table, seed in {run.table: run.seed for run in runs}.items():
         try:
-            taken[table] = check_fit(table, target, **checked, seed=seed)
+            taken[table] = check_fit(table, replace(settings, seed=seed))
         except TableError as error:
             wrong.append(str(error) if str(table) in str(error) else f"{table}: {error}")
     if wrong:
@@ -88,20 +87,19 @@ def check_runs(runs: Sequence[TableRun], target: str, settings: Mapping[str, Any
 
 def fit_tables(
     runs: Sequence[TableRun],
-    target: str,
-    settings: Mapping[str, Any],
+    settings: TableSettings,
     workers: Workers,
     *,
     threads: int = 1,
     resume: bool = False,
     tell: Tell = lambda _: None,
 ) -> Fanout:
-    """Have all runs made, with the `settings` of `fit_table`; with `resume`, those that are finished are not repeated.
+    """Make all runs, each with its own seed; with `resume`, finished runs are not repeated.
 
-    `tell` is given a sentence as each run ends.
+    `tell` is called with a sentence as each run ends.
     """
     # The command and the commit are those of this process: a worker elsewhere does not know them.
-    recipe = _TableRuns(target, settings, _asked(runs, target, settings), origin(), threads, resume, tell)
+    recipe = _TableRuns(settings, _asked(runs, settings), origin(), threads, resume, tell)
     manager = RunManager(recipe, workers)
     for run in runs:
         manager.ask(run)
@@ -114,8 +112,7 @@ def fit_tables(
 
 @dataclass(frozen=True)
 class _TableRuns(RunRecipe[TableRun, TableFit]):
-    target: str
-    settings: Mapping[str, Any]
+    settings: TableSettings
     asked: Mapping[TableRun, dict[str, Any]]
     origin: Mapping[str, Any]
     threads: int
@@ -127,9 +124,9 @@ class _TableRuns(RunRecipe[TableRun, TableFit]):
 
     def call(self, run: TableRun) -> tuple[Any, ...]:
         # A worker's working folder may be another.
-        there = dataclasses.replace(run, table=run.table.absolute(), folder=run.folder.absolute())
+        there = replace(run, table=run.table.absolute(), folder=run.folder.absolute())
         facts = {**self.origin, "asked": self.asked[run]}
-        return _make, there, self.target, dict(self.settings), self.resume, self.threads, facts
+        return _make, there, self.settings, self.resume, self.threads, facts
 
     def keep(self, run: TableRun, returned: None) -> TableFit | Failure:
         made = _read_fit(run, self.asked[run])
@@ -143,16 +140,16 @@ class _TableRuns(RunRecipe[TableRun, TableFit]):
 
 
 def spread(numbers: Sequence[float]) -> dict[str, float | None]:
-    """The mean of some numbers, and the deviation of one from it; None for a single one.
+    """The mean and the sample standard deviation of some numbers; the latter is None for a single number.
 
     >>> spread([1.0, 3.0])
-    {'mean': 2.0, 'deviation': 1.41...}
+    {'mean': 2.0, 'std': 1.41...}
     """
-    return {"mean": fmean(numbers), "deviation": stdev(numbers) if len(numbers) > 1 else None}
+    return {"mean": fmean(numbers), "std": stdev(numbers) if len(numbers) > 1 else None}
 
 
 def summarise(fits: Sequence[TableFit]) -> dict[str, Any]:
-    """What the runs of one table came to: means and deviations of scores, widths and sizes; `at_cap` counts runs."""
+    """Means and standard deviations over the runs of one table; `at_cap` counts the runs of each capped layer."""
     return {
         "task": fits[0].task,
         "score_name": fits[0].score_name,
@@ -166,34 +163,30 @@ def summarise(fits: Sequence[TableFit]) -> dict[str, Any]:
     }
 
 
-def _make(
-    run: TableRun, target: str, settings: dict[str, Any], resume: bool, threads: int, facts: dict[str, Any]
-) -> None:
-    """What a worker does. The result is in the run's folder."""
+def _make(run: TableRun, settings: TableSettings, resume: bool, threads: int, facts: dict[str, Any]) -> None:
+    """The work of a worker. The result is in the run's folder."""
     torch.set_num_threads(threads)
-    fit_table(run.table, target, run.folder, seed=run.seed, **settings, resume=resume, facts=facts)
+    fit_table(run.table, run.folder, replace(settings, seed=run.seed), resume=resume, facts=facts)
 
 
-def _asked(runs: Sequence[TableRun], target: str, settings: Mapping[str, Any]) -> dict[TableRun, dict[str, Any]]:
+def _asked(runs: Sequence[TableRun], settings: TableSettings) -> dict[TableRun, dict[str, Any]]:
     """All that decides the result of each run, as `summary.json` holds it."""
     contents = {table: hashlib.sha256(table.read_bytes()).hexdigest() for table in {run.table for run in runs}}
-    return {
-        run: to_plain({"table": contents[run.table], "target": target, "seed": run.seed, **settings}) for run in runs
-    }
+    return {run: to_plain({"table": contents[run.table], **asdict(replace(settings, seed=run.seed))}) for run in runs}
 
 
 def _read_fit(run: TableRun, asked: Mapping[str, Any]) -> TableFit | None:
-    """The result in a run's folder, if it is finished and of what is asked."""
+    """The result in a run's folder, if the run is finished and was made with the same settings."""
     try:
         summary = json.loads((run.folder / "summary.json").read_bytes())
         if summary["from"].get("asked") != asked or not (run.folder / "report.json").is_file():
             return None
-        return TableFit(**{own.name: summary[own.name] for own in dataclasses.fields(TableFit)})
+        return TableFit(**{own.name: summary[own.name] for own in fields(TableFit)})
     except (OSError, ValueError, KeyError, TypeError, AttributeError):  # not there, or cut off
         return None
 
 
 def _sentence(run: TableRun, made: TableFit, left: int) -> str:
     score, units = made.scores["adaptive"], sum(made.widths.values())
-    capped = f" ({', '.join(made.at_cap)} at the cap: a higher --max-units may do better)" if made.at_cap else ""
+    capped = f" ({', '.join(made.at_cap)} at the limit: a higher --max-units may help)" if made.at_cap else ""
     return f"{run}: {made.score_name} {score:.4f}, {units} units{capped}, {made.seconds:.1f} s; {left} to go"

@@ -1,10 +1,10 @@
-"""NetworkEstimator: what the classifier and the regressor share, from rows of a table to a trained network."""
+"""NetworkEstimator: the part that classifier and regressor share, from the rows of a table to a trained network."""
 
 from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -29,61 +29,92 @@ from awn.core.groups import find_groups
 from awn.core.importance import Exponential
 from awn.core.summary import widths
 from awn.errors import ArgumentError
-from awn.files.model_folder import describe, rebuild
 from awn.loss.budget import Budget
 from awn.loss.param_groups import param_groups
 from awn.loss.prior import Prior
-from awn.nn.activations import make_activation
+from awn.nn.fixed import fixed_mlp
 from awn.nn.mlp import AdaptiveMLP
 from awn.parallel.ddp import together
 from awn.smaller.finalize import finalize
 from awn.smaller.truncate import truncate
 from awn.tabular.encode.preprocess import Preprocessor
+from awn.tabular.parameters import NetworkParameters
 from awn.training import Data, FitOptions, History, fit
 from awn.training.evaluate import Loss, Score, all_outputs
 
 SelfT = TypeVar("SelfT", bound="NetworkEstimator")
 Array = NDArray[Any]
 
-# Fewer rows than this say too little of an epoch's score to stop by.
+# The loss on fewer validation rows is too noisy for early stopping.
 _FEWEST_VALIDATION_ROWS = 5
-# The prior on the weights of a table with fewer rows is as weak as with so many.
+# For fewer rows, the prior on the weights is widened so that it does not outweigh the data.
 _FEW_ROWS = 500
 
 
-class NetworkEstimator(BaseEstimator):  # type: ignore[misc]
-    """A network over the encoded rows of a table. `AdaptiveClassifier` and `AdaptiveRegressor` say what it predicts."""
+@dataclass(frozen=True)
+class TrainingRows:
+    """Rows of a table, their targets as the loss takes them, and their sample weights, of mean 1."""
 
-    # That of partial_fit, kept from call to call.
+    frame: pd.DataFrame
+    targets: Array
+    weights: Array | None
+
+    def __len__(self) -> int:
+        return len(self.frame)
+
+    def take(self, rows: Array) -> TrainingRows:
+        """The rows at these positions, or where this mask is true."""
+        weights = None if self.weights is None else self.weights[rows]
+        return TrainingRows(self.frame.iloc[rows], self.targets[rows], weights)
+
+    def of_positive_weight(self) -> TrainingRows:
+        """Without the rows of weight 0, so that they affect neither the scaling nor early stopping."""
+        if self.weights is None or (self.weights > 0).all():
+            return self
+        kept = self.take(self.weights > 0)
+        assert kept.weights is not None
+        return TrainingRows(kept.frame, kept.targets, kept.weights / kept.weights.mean())
+
+
+@dataclass(frozen=True)
+class Criterion:
+    """The loss to minimise, the score to report, and whether the validation split keeps the class proportions."""
+
+    loss: Loss
+    score: Score
+    stratify: bool
+
+
+class NetworkEstimator(NetworkParameters, BaseEstimator):  # type: ignore[misc]
+    """A network over the encoded rows of a table; the subclasses define what it predicts."""
+
+    # Kept from one call of partial_fit to the next.
     _optimizer: torch.optim.Optimizer | None
 
     def _train(
         self,
-        frame: pd.DataFrame,
-        targets: Array,
+        rows: TrainingRows,
         outputs: int,
-        weights: Array | None,
-        loss: Loss,
-        score: Score,
-        stratify: Array | None,
+        criterion: Criterion,
+        *,
         folder: str | Path | None,
         resume: bool,
         data_parallel: bool,
     ) -> None:
         """Split off the validation rows, fit the preprocessing on the others, build the network and train it."""
         seed = self._seed()
-        train, validation = self._split(len(frame), stratify, seed)
-        self._optimizer = None  # that of an earlier partial_fit belongs to another network
-        self.preprocessor_ = Preprocessor().fit(frame.iloc[train])
-        parts = [self._data(frame, targets, weights, rows) for rows in (train, validation)]
-        self.model_ = self._make_network(parts[0].x.shape[1], outputs, seed)
+        train, validation = self._split(rows, criterion, seed)
+        self._optimizer = None  # one from an earlier partial_fit belongs to another network
+        self.preprocessor_ = Preprocessor().fit(train.frame)
+        data = self._data(train)
+        self.model_ = self._make_network(data.x.shape[1], outputs, seed)
         self._check_cap()
         self.history_ = fit(
             together(self.model_) if data_parallel else self.model_,
-            parts[0],
-            parts[1] if len(validation) else None,
-            loss=loss,
-            score=score,
+            data,
+            self._data(validation) if len(validation) else None,
+            loss=criterion.loss,
+            score=criterion.score,
             options=self._options(seed, len(train)),
             prior=self._prior(len(train)),
             budget=self._budget(),
@@ -93,21 +124,21 @@ class NetworkEstimator(BaseEstimator):  # type: ignore[misc]
         )
         self._finish()
 
-    def _train_on(self, frame: pd.DataFrame, targets: Array, outputs: int, weights: Array | None, loss: Loss) -> None:
-        """One epoch over some rows; the first rows also fit the preprocessing and build the network."""
+    def _train_on(self, rows: TrainingRows, outputs: int, criterion: Criterion) -> None:
+        """Train for one epoch; the first call also fits the preprocessing and builds the network."""
         seed = self._seed()
         if self._is_new():
-            self.preprocessor_ = Preprocessor().fit(frame)
-        data = self._data(frame, targets, weights, np.arange(len(frame)))
+            self.preprocessor_ = Preprocessor().fit(rows.frame)
+        data = self._data(rows)
         if self._is_new():
             self.model_ = self._make_network(data.x.shape[1], outputs, seed)
             self.history_ = History()
         if getattr(self, "_optimizer", None) is None:
             self._optimizer = self._make_optimizer()
-        done = len(self.history_)  # every epoch shuffles in its own way
+        done = len(self.history_)  # changes the seed, so that every epoch shuffles differently
         options = FitOptions(
             epochs=1,
-            batch_size=self._batch_size(len(frame)),
+            batch_size=self._batch_size(len(rows)),
             clip=self.clip,
             resize_every=self.resize_every,
             patience=None,
@@ -116,9 +147,9 @@ class NetworkEstimator(BaseEstimator):  # type: ignore[misc]
         more = fit(
             self.model_,
             data,
-            loss=loss,
+            loss=criterion.loss,
             options=options,
-            prior=self._prior(len(data.y)),
+            prior=self._prior(len(rows)),
             budget=self._budget(),
             optimizer=self._optimizer,
         )
@@ -126,24 +157,24 @@ class NetworkEstimator(BaseEstimator):  # type: ignore[misc]
         self._finish()
 
     def _finish(self) -> None:
-        """Cut what the budget's soft cap left above the cap, and make the plain network that predicts."""
+        """Truncate the network to `max_params`, which the budget only approximates, and finalize it for prediction."""
         groups = find_groups(self.model_)
         if groups and self.max_params is not None and count_parameters(self.model_) > self.max_params:
             self.model_ = truncate(self.model_, max_params=self.max_params, scope="global")
             self._optimizer = None
         self.widths_ = widths(self.model_)
         self.n_iter_ = len(self.history_)
-        # Double precision on the CPU, so that a row's prediction does not depend on the rows beside it.
+        # In double precision on the CPU, the prediction of a row does not depend on the other rows of its batch.
         plain = finalize(self.model_) if groups else copy.deepcopy(self.model_)
         self.network_ = plain.cpu().double().eval().requires_grad_(False)
 
     def _frame(self, X: Any, *, reset: bool) -> pd.DataFrame:
-        """The rows as a DataFrame, checked as scikit-learn does; arrays get their columns' numbers as names."""
+        """The rows as a DataFrame, checked as scikit-learn does; the columns of an array become x0, x1 and so on."""
         names = None if reset else [column.name for column in self.preprocessor_.columns]
         if isinstance(X, pd.DataFrame):
             _check_feature_names(self, X, reset=reset)
             _check_n_features(self, X, reset=reset)
-            # Columns without names at fit go by their place.
+            # Without names in fit, columns are matched by position.
             return X if names is None or "feature_names_in_" in vars(self) else X.set_axis(names, axis=1)
         checked = validate_data(self, X, reset=reset, dtype=np.float64, ensure_all_finite="allow-nan")
         return pd.DataFrame(checked, columns=names or [f"x{i}" for i in range(checked.shape[1])])
@@ -154,24 +185,24 @@ class NetworkEstimator(BaseEstimator):  # type: ignore[misc]
         return np.asarray(all_outputs(self.network_, torch.from_numpy(self.encode(X)).double()))
 
     def encode(self, X: Any) -> Array:
-        """The rows as the network sees them: numbers of about unit size, categories as indicators."""
+        """The rows as the network's inputs: standardised numbers and one-hot categories."""
         check_is_fitted(self, "preprocessor_")
         encoded: Array = self.preprocessor_.transform(self._frame(X, reset=False))
         return encoded
 
     def to_torch(self) -> nn.Module:
-        """The trained network as a plain `nn.Module` in single precision; its inputs are what `encode` gives."""
+        """The trained network as a plain `nn.Module` in single precision; its inputs are the output of `encode`."""
         check_is_fitted(self, "network_")
         return copy.deepcopy(self.network_).float()
 
     def truncate(
         self: SelfT, *, keep: float | None = None, units: int | None = None, max_params: int | None = None
     ) -> SelfT:
-        """A copy whose network lacks the least important units; see `awn.truncate`."""
+        """A copy without the least important units; see `awn.truncate`."""
         return self._with(truncate(self._adaptive(), keep=keep, units=units, max_params=max_params))
 
     def _with(self: SelfT, model: nn.Module) -> SelfT:
-        # All but the network is shared: nothing of it changes after fitting.
+        # Everything but the network is shared, since it does not change after fitting.
         other = type(self).__new__(type(self))
         other.__dict__.update({**self.__dict__, "model_": model, "_optimizer": None})
         other._finish()
@@ -180,31 +211,35 @@ class NetworkEstimator(BaseEstimator):  # type: ignore[misc]
     def _adaptive(self) -> nn.Module:
         check_is_fitted(self, "model_")
         if not find_groups(self.model_):
-            raise ArgumentError("this network was trained with fixed_widths: its units have no order to cut it by.")
+            raise ArgumentError(
+                "A network trained with fixed_widths cannot be truncated: its units are not ordered by importance."
+            )
         return self.model_
 
     def _is_new(self) -> bool:
         return getattr(self, "model_", None) is None
 
-    def _split(self, rows: int, stratify: Array | None, seed: int) -> tuple[Array, Array]:
-        everything = np.arange(rows)
+    def _split(self, rows: TrainingRows, criterion: Criterion, seed: int) -> tuple[TrainingRows, TrainingRows]:
+        """The rows to train on, and those to stop early by."""
         if not 0 <= self.validation_fraction < 1:
             raise ArgumentError(f"validation_fraction must be at least 0 and below 1, got {self.validation_fraction}.")
-        held_back = int(rows * self.validation_fraction)
+        held_back = int(len(rows) * self.validation_fraction)
+        everything = np.arange(len(rows))
         if held_back < _FEWEST_VALIDATION_ROWS:
-            return everything, everything[:0]
+            return rows, rows.take(everything[:0])
+        stratify = rows.targets if criterion.stratify else None
         if stratify is not None:
             counts = np.unique(stratify, return_counts=True)[1]
-            if counts.min() < 2 or len(counts) > min(held_back, rows - held_back):
+            if counts.min() < 2 or len(counts) > min(held_back, len(rows) - held_back):
                 stratify = None
         train, validation = train_test_split(everything, test_size=held_back, stratify=stratify, random_state=seed)
-        return train, validation
+        return rows.take(train), rows.take(validation)
 
-    def _data(self, frame: pd.DataFrame, targets: Array, weights: Array | None, rows: Array) -> Data:
+    def _data(self, rows: TrainingRows) -> Data:
         device = self._device()
-        encoded = self.preprocessor_.transform(frame.iloc[rows]) if len(rows) else np.zeros((0, 1), np.float32)
-        weight = None if weights is None else torch.from_numpy(weights[rows]).to(device, torch.float32)
-        return Data(torch.from_numpy(encoded).to(device), torch.from_numpy(targets[rows]).to(device), weight)
+        encoded = torch.from_numpy(self.preprocessor_.transform(rows.frame))
+        weight = None if rows.weights is None else torch.from_numpy(rows.weights).to(device, torch.float32)
+        return Data(encoded.to(device), torch.from_numpy(rows.targets).to(device), weight)
 
     def _make_network(self, inputs: int, outputs: int, seed: int) -> nn.Module:
         device = self._device()
@@ -223,12 +258,17 @@ class NetworkEstimator(BaseEstimator):  # type: ignore[misc]
             ).to(device)
         with torch.random.fork_rng():
             torch.manual_seed(seed)
-            return fixed_network(
-                inputs, outputs, self.fixed_widths, self.activation, dropout=self.dropout, batch_norm=self.batch_norm
+            return fixed_mlp(
+                inputs,
+                outputs,
+                self.fixed_widths,
+                activation=self.activation,
+                dropout=self.dropout,
+                batch_norm=self.batch_norm,
             ).to(device)
 
     def _prior(self, rows: int) -> Prior:
-        """The prior on the weights, which in a table of few rows would leave them no say."""
+        """The prior on the weights, wider for few rows."""
         if self.weight_scale is None:
             return Prior(weight_scale=None)
         return Prior(weight_scale=self.weight_scale * math.sqrt(max(1.0, _FEW_ROWS / rows)))
@@ -248,11 +288,13 @@ class NetworkEstimator(BaseEstimator):  # type: ignore[misc]
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
     def _check_cap(self) -> None:
-        """Before training, not after it: the smallest network must have no more parameters than the cap."""
+        """Refuse, before training, a limit that even the smallest network exceeds."""
         smallest = count_parameters(self.model_, {group.name: 1 for group in find_groups(self.model_)})
         if self.max_params is not None and smallest > self.max_params:
             raise ArgumentError(
-                f"max_params={self.max_params:,} cannot be met: one unit a layer makes {smallest:,} parameters."
+                f"max_params={self.max_params:,} cannot be met: with one unit per layer, the network has {smallest:,} "
+                "parameters.",
+                argument="max_params",
             )
 
     def _budget(self) -> Budget | None:
@@ -268,12 +310,12 @@ class NetworkEstimator(BaseEstimator):  # type: ignore[misc]
             patience=self.patience,
             clip=self.clip,
             resize_every=self.resize_every,
-            stop_by="loss",  # smoother than an accuracy over few rows
+            stop_by="loss",  # smoother than the accuracy on few rows
             seed=seed,
         )
 
     def _batch_size(self, rows: int) -> int:
-        """Small tables get small batches: an epoch of few steps learns little."""
+        """Smaller batches for smaller tables, so that an epoch has enough steps."""
         return max(16, min(128, rows // 32)) if self.batch_size is None else self.batch_size
 
     def _require(self, y: Any) -> None:
@@ -286,58 +328,10 @@ class NetworkEstimator(BaseEstimator):  # type: ignore[misc]
             return None
         checked: Array = _check_sample_weight(sample_weight, frame, ensure_non_negative=True)
         if not checked.sum() > 0:
-            raise ArgumentError("all sample weights are zero, so there is nothing to learn from.")
+            raise ArgumentError("sample_weight is zero for every row, so there is nothing to learn from.")
         return np.asarray(checked * (len(checked) / checked.sum()))
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Torch cannot pickle a module with gates, so the model goes as its description and its tensors."""
-        state: dict[str, Any] = dict(super().__getstate__())
-        model, optimizer = state.get("model_"), state.pop("_optimizer", None)
-        if model is not None and find_groups(model):
-            state["model_"] = None
-            state["_packed"] = (describe(model), dict(model.state_dict()))
-        if optimizer is not None:
-            state["_optimizer_state"] = optimizer.state_dict()
-        return state
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        packed, optimizer_state = state.pop("_packed", None), state.pop("_optimizer_state", None)
-        super().__setstate__(state)
-        if packed is not None:
-            description, tensors = packed
-            self.model_ = rebuild(tensors, description)
-        if optimizer_state is not None:
-            self._optimizer = self._make_optimizer()
-            self._optimizer.load_state_dict(optimizer_state)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         return tags
-
-
-def weighted_rows(weights: Array | None, frame: pd.DataFrame, targets: Array) -> tuple[pd.DataFrame, Array, Any]:
-    """The rows of a weight above 0: the others must count for nothing, for scales and early stopping too."""
-    if weights is None or (weights > 0).all():
-        return frame, targets, weights
-    used = weights > 0
-    return frame.iloc[used], targets[used], weights[used] / weights[used].mean()
-
-
-def fixed_network(
-    inputs: int, outputs: int, widths: Sequence[int], activation: str, *, dropout: float = 0.0, batch_norm: bool = False
-) -> nn.Sequential:
-    """An ordinary network of fixed widths, started as torch starts it, to compare an adaptive one with.
-
-    >>> fixed_network(4, 3, [16], "relu")
-    Sequential(
-      (0): Linear(in_features=4, out_features=16, bias=True)
-      (1): ReLU()
-      (2): Linear(in_features=16, out_features=3, bias=True)
-    )
-    """
-    layers: list[nn.Module] = []
-    for inside, outside in zip([inputs, *widths], widths, strict=False):
-        layers += [nn.Linear(inside, outside), *([nn.BatchNorm1d(outside)] if batch_norm else [])]
-        layers += [make_activation(activation), *([nn.Dropout(dropout)] if dropout else [])]
-    return nn.Sequential(*layers, nn.Linear([inputs, *widths][-1], outputs))

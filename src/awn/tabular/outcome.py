@@ -1,4 +1,4 @@
-"""What is to be learned from a table, and what came of it, as data and in words."""
+"""The start and the result of a run on a table, as data and as text for people."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from typing import NamedTuple
 from awn.basics.names import listed
 from awn.tabular.read.target import Task
 
-#: What the networks whose scores are told of are called, wherever people read it.
-SCORES = {"adaptive": "learned width", "fixed": "same width, fixed", "baseline": "baseline"}
-_BASELINES = {"classification": "the most frequent class", "regression": "the mean"}
+#: The names of the scored networks, in all output for people.
+SCORES = {"adaptive": "adaptive", "fixed": "fixed, same widths", "baseline": "baseline"}
+_BASELINES = {"classification": "most frequent class", "regression": "mean"}
 SCORE_NAMES: dict[Task, str] = {"classification": "accuracy", "regression": "R²"}
 
 
 def network_name(score: str, task: str) -> str:
-    """The network of a score, with what the baseline says of every row.
+    """The name of a scored network, with the constant prediction of the baseline.
 
     >>> network_name("adaptive", "regression"), network_name("baseline", "regression")
-    ('learned width', 'baseline (the mean)')
+    ('adaptive', 'baseline (mean)')
     """
     name = SCORES.get(score, score)
     return f"{name} ({_BASELINES[task]})" if score == "baseline" and task in _BASELINES else name
 
 
 class Start(NamedTuple):
-    """What is known before the first epoch: what the target was taken for, and what is learned from.
+    """The facts known before the first epoch: the task, the numbers of rows and columns, and notes for the user.
 
-    `columns` counts those of the table, those that are used, and the inputs that they make.
+    `columns` counts the table's columns, the columns used, and the inputs that they are encoded as.
     """
 
     task: Task
@@ -40,10 +40,10 @@ class Start(NamedTuple):
 
 @dataclass(frozen=True)
 class TableFit:
-    """What came of fitting a table: scores on rows that were held out, widths, size, time, and where it is all kept.
+    """The result of a run: scores on the test set, widths, size, time, and paths.
 
-    Of `epochs` the network of `kept_epoch` is kept; `at_cap` has the layers that ended with all the units that they
-    may have, with their number.
+    The model is that of `kept_epoch`, out of `epochs`. `at_cap` has the layers that ended at their maximum number of
+    units, with that number.
     """
 
     task: Task
@@ -65,42 +65,38 @@ class TableFit:
     notes: list[str]
 
     def ending(self) -> list[str]:
-        """How the training ended, in words, and what might be changed."""
+        """How the training ended, and which options may improve the result."""
         if self.stopped_early:
-            said = [
-                f"stopped early, after {self.epochs} epochs: none after epoch {self.kept_epoch} was better; it is kept"
-            ]
+            notes = [f"stopped early after {self.epochs} epochs; the model is from epoch {self.kept_epoch}, the best"]
         elif self.kept_epoch < self.epochs:
-            said = [f"trained for all {self.epochs} epochs; epoch {self.kept_epoch}, the best, is kept"]
+            notes = [f"trained for all {self.epochs} epochs; the model is from epoch {self.kept_epoch}, the best"]
         else:
-            said = [f"trained for all {self.epochs} epochs; the last is kept, and more (--epochs) may do better"]
+            notes = [f"trained for all {self.epochs} epochs; the last was the best, so more --epochs may help"]
         if self.at_cap:
             cap = max(self.at_cap.values())
-            said.append(
-                f"ended at the cap of {cap} units: {', '.join(self.at_cap)}; a higher --max-units may do better"
-            )
-        return said
+            notes.append(f"{', '.join(self.at_cap)} reached the limit of {cap} units; a higher --max-units may help")
+        return notes
 
 
 def describe_target(target: str, task: Task, classes: list[str] | None, reason: str) -> str:
-    """What a target was taken for, and why.
+    """The task of a target, and the reason for it.
 
-    >>> describe_target("pet", "classification", ["cat", "dog"], "'pet' holds words: 2 classes")
-    "classification of 'pet' into 'cat', 'dog': 'pet' holds words: 2 classes"
-    >>> describe_target("price", "regression", None, "as stated")
-    "regression of 'price': as stated"
+    >>> describe_target("pet", "classification", ["cat", "dog"], "'pet' has 2 distinct strings")
+    "classification of 'pet' into 'cat', 'dog' ('pet' has 2 distinct strings)"
+    >>> describe_target("price", "regression", None, "as specified")
+    "regression of 'price' (as specified)"
     """
     into = "" if classes is None else f" into {listed(classes)}"
-    return f"{task} of {target!r}{into}: {reason}"
+    return f"{task} of {target!r}{into} ({reason})"
 
 
 def describe_rows(rows: dict[str, int], columns: dict[str, int]) -> str:
-    """What is learned from.
+    """The numbers of rows, columns and inputs.
 
     >>> describe_rows({"train": 1200, "test": 300}, {"table": 5, "used": 4, "inputs": 9})
-    '1,200 rows to learn from, 300 held out; 4 of 5 columns used, as 9 inputs'
+    '1,200 training rows, 300 test rows; 4 of 5 columns used, encoded as 9 inputs'
     """
     return (
-        f"{rows['train']:,} rows to learn from, {rows['test']:,} held out; "
-        f"{columns['used']:,} of {columns['table']:,} columns used, as {columns['inputs']:,} inputs"
+        f"{rows['train']:,} training rows, {rows['test']:,} test rows; "
+        f"{columns['used']:,} of {columns['table']:,} columns used, encoded as {columns['inputs']:,} inputs"
     )

@@ -1,4 +1,4 @@
-"""What the command line does with a trained model and a table: predict it, or cut the model and score it."""
+"""A model folder and a table file: predict the table, or truncate or compress the model and score it on the table."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ import pandas as pd
 from awn.basics.names import listed
 from awn.core.count import count_parameters
 from awn.errors import ArgumentError, TableError
-from awn.tabular.encode.values import numbers, words
 from awn.tabular.estimators import AdaptiveClassifier
 from awn.tabular.folder import Estimator, load_estimator, read_about, save_estimator
-from awn.tabular.read.table import read_table, split_target
+from awn.tabular.read.table import read_table
+from awn.tabular.read.target import split_target
+from awn.tabular.read.values import numbers, words
 
 
 def predict_table(model: Path, table: Path, *, proba: bool = False) -> pd.DataFrame:
-    """The predictions for a table's rows, as a table: one column, or the probability of every class."""
+    """The predictions for the rows of a table: one column, or with `proba` the probability of every class."""
     estimator, about = load_estimator(model), read_about(model)
     frame = read_table(table, as_text=estimator.preprocessor_.category_columns)
     features = frame.drop(columns=[about["target"]], errors="ignore") if "target" in about else frame
@@ -26,14 +27,26 @@ def predict_table(model: Path, table: Path, *, proba: bool = False) -> pd.DataFr
     if not proba:
         return pd.DataFrame({target: estimator.predict(_own_columns(estimator, features))})
     if not isinstance(estimator, AdaptiveClassifier):
-        raise ArgumentError("--proba needs a classifier; this model predicts numbers.")
+        raise ArgumentError("proba needs a classifier, and this model is a regressor.", argument="proba")
     chances = estimator.predict_proba(_own_columns(estimator, features))
     return pd.DataFrame(chances, columns=[f"{target}={label}" for label in estimator.classes_])
 
 
-def truncate_model(model: Path, table: Path, out: Path, **how: Any) -> dict[str, Any]:
+def truncate_model(
+    model: Path,
+    table: Path,
+    out: Path,
+    *,
+    keep: float | None = None,
+    units: int | None = None,
+    max_params: int | None = None,
+) -> dict[str, Any]:
     """Truncate a model as `awn.truncate` does, score both on a table, and save the smaller one."""
-    return _smaller(model, table, out, lambda estimator, X, y: estimator.truncate(**how))
+
+    def truncated(estimator: Estimator, X: pd.DataFrame, y: pd.Series) -> Estimator:
+        return estimator.truncate(keep=keep, units=units, max_params=max_params)
+
+    return _smaller(model, table, out, truncated)
 
 
 def compress_model(model: Path, table: Path, out: Path, *, max_drop: float) -> dict[str, Any]:
@@ -45,7 +58,9 @@ def _smaller(model: Path, table: Path, out: Path, cut: Callable[[Estimator, Any,
     estimator, about = load_estimator(model), read_about(model)
     table_as_seen = read_table(table, as_text=estimator.preprocessor_.category_columns)
     if "target" not in about:
-        raise ArgumentError(f"{model} does not say which column it predicts; truncate or compress it in Python.")
+        raise ArgumentError(
+            f"The model {model} was saved without the name of its target. Truncate or compress it in Python."
+        )
     features, target, _ = split_target(table_as_seen, about["target"])
     rows, target = _own_columns(estimator, features), _as_learned(estimator, target)
     smaller = cut(estimator, rows, target)
@@ -64,7 +79,7 @@ def _facts(estimator: Estimator, rows: pd.DataFrame, target: pd.Series) -> dict[
 
 
 def _as_learned(estimator: Estimator, target: pd.Series) -> pd.Series:
-    """The target as the model knows it: the class 1 of one file may be the word '1' in another."""
+    """The target with the model's own labels: the class 1 in one file may be the string '1' in another."""
     if not isinstance(estimator, AdaptiveClassifier):
         return pd.Series(numbers(target), index=target.index, name=target.name)
     known = dict(zip(words(pd.Series(estimator.classes_)), estimator.classes_, strict=True))
@@ -72,11 +87,11 @@ def _as_learned(estimator: Estimator, target: pd.Series) -> pd.Series:
     unknown = next((word for word in found if word not in known), None)
     if unknown is not None:
         raise TableError(
-            f"The target {target.name!r} holds {unknown!r}, which is not among the model's classes: {listed(known)}."
+            f"The target {target.name!r} holds {unknown!r}, which is not a class of the model: {listed(known)}."
         )
     return pd.Series([known[word] for word in found], index=target.index, name=target.name)
 
 
 def _own_columns(estimator: Estimator, features: pd.DataFrame) -> pd.DataFrame:
-    """The model's own columns in their own order; what else the table has is passed over."""
+    """The columns that the model uses, in its order; other columns of the table are ignored."""
     return estimator.preprocessor_.select(features)

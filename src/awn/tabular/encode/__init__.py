@@ -1,1 +1,1 @@
-"""Preprocessing: columns of a table become numbers."""
+"""Encoding: the columns of a table become the inputs of a network."""

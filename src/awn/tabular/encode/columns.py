@@ -1,4 +1,4 @@
-"""What each column of a table holds, decided from its values and said in words."""
+"""Column kinds: number, boolean, category or date, inferred from the values of each column."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ import pandas as pd
 
 from awn.basics.names import listed, near
 from awn.errors import ArgumentError, TableError
-from awn.tabular.encode.values import (
+from awn.tabular.read.names import with_names
+from awn.tabular.read.values import (
     BOOLEAN_PAIRS,
     MISSING_WORDS,
     booleans,
@@ -29,35 +30,34 @@ from awn.tabular.encode.values import (
     refuse_word,
     words,
 )
-from awn.tabular.read.names import check_names
 
-Kind = Literal["number", "boolean", "category", "date", "constant", "empty", "ignored"]
+ColumnKind = Literal["number", "boolean", "category", "date", "constant", "empty", "ignored"]
 USED = ("number", "boolean", "category", "date")
 
-_NEARLY_ALL = 0.95  # a column with this share of numbers is one of numbers, and the rest of it mistakes
+_NEARLY_ALL = 0.95  # with this share of numbers, a column is numeric, and its other values are mistakes
 _DAYS = ("%Y/%m/%d", "%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y", "%m-%d-%Y", "%d-%m-%Y")
 _TIMES = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p")
 _FORMATS = ("ISO8601", *("".join(parts) for parts in itertools.product(_DAYS, _TIMES)))
-_CODE = re.compile(r"0\d+")  # 007 is a name, not a number
+_CODE = re.compile(r"0\d+")  # 007 is a code, not a number
 _LIKE_A_DATE = re.compile(r"\d{1,4}[-/.]\d{1,2}([-/.]\d{1,4})?([ T].*)?")
 
 
 @dataclass(frozen=True)
 class Column:
-    """One column of a table: what it holds, and a note where that does not go without saying.
+    """A column of a table, its kind, and a note for the user if the kind is not obvious.
 
-    Columns of the kinds "constant", "empty" and "ignored" are not used. `date_format` is how a date is written,
-    where the table holds it as text.
+    Columns of the kinds "constant", "empty" and "ignored" are not used. `date_format` is the format of dates that the
+    table holds as text.
     """
 
     name: str
-    kind: Kind
+    kind: ColumnKind
     note: str = ""
     date_format: str | None = None
 
     @property
     def used(self) -> bool:
-        """Whether the column reaches the network.
+        """Whether the network uses the column.
 
         >>> Column("id", "ignored").used
         False
@@ -66,21 +66,20 @@ class Column:
 
 
 def decide_columns(
-    frame: pd.DataFrame, kinds: Mapping[str, Kind] | None = None, max_levels: int = 50
+    frame: pd.DataFrame, kinds: Mapping[str, ColumnKind] | None = None, max_levels: int = 50
 ) -> tuple[Column, ...]:
-    """Decide for each column what it holds; `kinds` states it for some, by name.
+    """Infer the kind of each column; `kinds` sets those of some columns, by name.
 
     >>> for column in decide_columns(pd.DataFrame({"age": [31, 52], "job": ["cook", "smith"], "land": ["at", "at"]})):
     ...     print(column.name, column.kind, column.note)
     age number
     job category
-    land constant dropped: it is 'at' in every row
+    land constant dropped: every value is 'at'
 
-    Words are categories, unless nearly every row has its own: such text is refused.
+    Strings are categories, unless nearly all of them differ: such free text is refused.
     """
-    names = [str(name) for name in frame.columns]
-    check_names(names, "The table")
-    frame = frame.set_axis(names, axis=1)
+    frame = with_names(frame)
+    names = frame.columns.tolist()
     kinds = dict(kinds or {})
     _check_kinds(kinds, names)
     columns, text = [], []
@@ -94,22 +93,22 @@ def decide_columns(
     if text:
         raise _text_error(frame, text)
     if not any(column.used for column in columns):
-        why = "; ".join(f"{column.name!r} {column.note or 'is ignored'}" for column in columns[:5])
-        raise TableError(f"The table has no column that a network could learn from: {why or 'it has no features'}.")
+        why = "; ".join(f"{column.name!r} {column.note or 'ignored'}" for column in columns[:5])
+        raise TableError(f"The table has no usable column: {why or 'it has no columns'}.")
     return tuple(columns)
 
 
-def _check_kinds(kinds: Mapping[str, Kind], names: list[str]) -> None:
+def _check_kinds(kinds: Mapping[str, ColumnKind], names: list[str]) -> None:
     for name, kind in kinds.items():
         if name not in names:
-            raise ArgumentError(f"kinds names {name!r}, but the table has no such column.{near(name, names)}")
+            raise ArgumentError(f"kinds has an entry {name!r}, but the table has no such column.{near(name, names)}")
         if kind not in (*USED, "ignored"):
             allowed = ", ".join(repr(one) for one in (*USED, "ignored"))
             raise ArgumentError(f"kinds[{name!r}] must be one of {allowed}, got {kind!r}.")
 
 
-def _stated(series: pd.Series, kind: Kind) -> Column:
-    """The column as the user calls it, checked."""
+def _stated(series: pd.Series, kind: ColumnKind) -> Column:
+    """The column with the kind that the user set, checked."""
     name = str(series.name)
     if kind == "ignored":
         return Column(name, "ignored")
@@ -127,10 +126,12 @@ def _stated(series: pd.Series, kind: Kind) -> Column:
 
 
 def _decide(series: pd.Series, max_levels: int) -> Column | None:
-    """The column, or None where it holds text."""
+    """The column, or None if it holds free text."""
     name = str(series.name)
     if pd.api.types.is_timedelta64_dtype(series.dtype):
-        raise TableError(f"Column {name!r} holds durations. Turn them into numbers, for example .dt.total_seconds().")
+        raise TableError(
+            f"Column {name!r} holds durations. Convert them to numbers, for example with .dt.total_seconds()."
+        )
     if is_plain_number(series):
         return _decide_numbers(series)
     if is_plain_boolean(series) or is_plain_date(series):
@@ -145,7 +146,7 @@ def _decide(series: pd.Series, max_levels: int) -> Column | None:
     if len(levels) == 1 and not missing:
         return _constant(series, repr(next(iter(levels))))
     note = ""
-    if not isinstance(series.dtype, pd.CategoricalDtype):  # who makes a column categorical means it
+    if not isinstance(series.dtype, pd.CategoricalDtype):  # a categorical dtype is deliberate
         share = _share_of_numbers(levels)
         if share >= _NEARLY_ALL and not any(map(_CODE.fullmatch, levels)):
             return _decide_written_numbers(series, levels, share)
@@ -154,7 +155,7 @@ def _decide(series: pd.Series, max_levels: int) -> Column | None:
         date_format, note = _date_format(list(levels))
         if date_format:
             return Column(name, "date", note, date_format)
-        note = f"words; {share:.0%} of the values are numbers" if 0 < share < 1 else ""
+        note = f"treated as categories: only {share:.0%} of the values are numbers" if 0 < share < 1 else ""
     if len(levels) > max(max_levels, sum(levels.values()) / 2):
         return None
     note = f"{len(levels):,} levels: the rarest are grouped" if len(levels) > max_levels else note
@@ -187,12 +188,12 @@ def _decide_numbers(series: pd.Series) -> Column:
     rows, note = len(values), ""
     if rows >= 20 and rows - 1 <= high - low <= 2 * rows and not missing.any():
         whole = (values % 1 == 0).all() and len(np.unique(values)) == rows
-        note = "has a whole number of its own in every row: leave it out if it only numbers them" if whole else ""
+        note = "has a different integer in every row: remove it if it is only a row number" if whole else ""
     return Column(str(series.name), "number", note)
 
 
 def _decide_written_numbers(series: pd.Series, levels: Counter[str], share: float) -> Column:
-    """A column of numbers that the table holds as text, most often because of a word for missing values."""
+    """A column of numbers that the table holds as text, usually because of a word for missing values."""
     if share < 1:
         found = words(series)
         wrong = {word for word, value in zip(levels, parse_numbers(list(levels)), strict=True) if np.isnan(value)}
@@ -202,24 +203,25 @@ def _decide_written_numbers(series: pd.Series, levels: Counter[str], share: floa
             rows[0],
             found[rows[0]],
             len(rows),
-            "a number, as nearly all values of the column are",
-            "Correct it, or leave the cell empty if it is missing; if these are codes, state the kind 'category'.",
+            "a number, unlike nearly all values of the column",
+            "Correct it, or leave the cell empty if the value is missing. "
+            "If the column holds codes, convert it to pandas' dtype 'category'.",
         )
     column = _decide_numbers(pd.Series(numbers(series), index=series.index, name=series.name))
     written = {str(value).strip() for value in series.dropna().unique()}
     markers = sorted(word for word in written if word.lower() in MISSING_WORDS)
     if column.kind != "number" or not markers:
         return column
-    return Column(column.name, "number", f"numbers; missing ones are written as {listed(markers)}")
+    return Column(column.name, "number", f"numbers, with missing values written as {listed(markers)}")
 
 
 def _date_format(texts: list[str]) -> tuple[str | None, str]:
-    """The format in which every word is a date, and a note where another would do too."""
+    """The format in which every word is a date, and a note if another format fits too."""
     if not all(_LIKE_A_DATE.fullmatch(word) for word in texts):
         return None, ""
     fits = [one for one in _FORMATS if not np.isnat(parse_dates(texts[:100], one)).any()]
     fits = [one for one in fits if not np.isnat(parse_dates(texts, one)).any()]
-    note = f"dates could also be read as {fits[1]}; they are read as {fits[0]}" if len(fits) > 1 else ""
+    note = f"ambiguous dates, read as {fits[0]}; {fits[1]} fits too" if len(fits) > 1 else ""
     return (fits[0], note) if fits else (None, "")
 
 
@@ -228,7 +230,7 @@ def _empty(series: pd.Series) -> Column:
 
 
 def _constant(series: pd.Series, value: str) -> Column:
-    return Column(str(series.name), "constant", f"dropped: it is {value} in every row")
+    return Column(str(series.name), "constant", f"dropped: every value is {value}")
 
 
 def _text_error(frame: pd.DataFrame, text: list[str]) -> TableError:
@@ -236,8 +238,7 @@ def _text_error(frame: pd.DataFrame, text: list[str]) -> TableError:
     example = next(iter(_levels(series)[0]))
     example = example if len(example) <= 40 else example[:40] + "…"
     return TableError(
-        f"Column{'s' * (len(text) > 1)} {listed(text)} hold{'s' * (len(text) == 1)} text, nearly every row its own: "
-        f"{text[0]!r} has {series.nunique():,} values in {len(series):,} rows, such as {example!r}. A network cannot "
-        "use it. Ignore it (state the kind 'ignored'), or make numbers or a few categories of it first; "
-        "dates are read when written like 2024-01-31."
+        f"Column{'s' * (len(text) > 1)} {listed(text)} hold{'s' * (len(text) == 1)} free text: {text[0]!r} has "
+        f"{series.nunique():,} distinct values in {len(series):,} rows, such as {example!r}. A network cannot use it. "
+        "Remove it, or turn it into numbers or a few categories first. Write dates like 2024-01-31."
     )

@@ -1,4 +1,4 @@
-"""Dates as numbers: days since the first one, and the parts of the calendar that vary."""
+"""Calendar: dates as numbers of days since the first date, plus month, weekday and hour where they vary."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from awn.tabular.encode.values import Dates, Floats
+from awn.tabular.read.values import Dates, Floats
 
 _PARTS: dict[str, Callable[[pd.DatetimeIndex], pd.Index]] = {
     "month": lambda when: when.month,
@@ -19,7 +19,7 @@ _PARTS: dict[str, Callable[[pd.DatetimeIndex], pd.Index]] = {
 
 @dataclass(frozen=True)
 class Calendar:
-    """How the dates of one column become numbers.
+    """The encoding of one column of dates.
 
     >>> when = np.array(["2024-01-30", "2024-02-01", "NaT"], dtype="datetime64[us]")
     >>> calendar = Calendar.fit(when)
@@ -36,12 +36,12 @@ class Calendar:
 
     @classmethod
     def fit(cls, when: Dates) -> Calendar:
-        """Learn the first date, and which of month, weekday and hour vary."""
+        """Find the first date, and which of month, weekday and hour vary."""
         index = pd.DatetimeIndex(when)
         return cls(str(np.nanmin(when)), tuple(part for part, of in _PARTS.items() if of(index).nunique() > 1))
 
     def numbers(self, when: Dates) -> Floats:
-        """One row of numbers for each date, NaN where it is missing."""
+        """A row of numbers for each date, NaN where it is missing."""
         index = pd.DatetimeIndex(when)
         days = (when - np.datetime64(self.first)) / np.timedelta64(1, "D")
         return np.column_stack([days, *(np.asarray(_PARTS[part](index), dtype=np.float64) for part in self.parts)])

@@ -1,4 +1,4 @@
-"""Categories for a network: a number for each level, with rare and unseen levels as one."""
+"""OneHot: categories as one-hot inputs, with rare and unseen levels in one group."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import numpy.typing as npt
 import pandas as pd
 from sklearn.preprocessing import OneHotEncoder
 
-from awn.tabular.encode.values import distinct
+from awn.tabular.read.values import distinct
 
 Codes = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class OneHot:
-    """At most `max_levels` levels a column: the most frequent ones, and one for all others; missing is a level too.
+    """At most `max_levels` inputs per column: the most frequent levels, and one for the others; missing is a level.
 
     >>> land = pd.Series(["at", "at", "de", "de", "fr", "it"], name="land")
     >>> encoding = OneHot.fit([land], max_levels=3)
@@ -29,24 +29,24 @@ class OneHot:
            [0., 0., 1.],
            [0., 0., 1.]], dtype=float32)
 
-    A level that was never seen counts as one of the others; where there are none, all numbers of the column are zero.
+    An unseen level counts as rare; if the column has no rare levels, all of its inputs are zero.
     """
 
     levels: tuple[tuple[str, ...], ...]  # of each column; '' is missing
-    encoder: OneHotEncoder  # of the levels' places, since scikit-learn is slow with words
+    encoder: OneHotEncoder  # of the levels' positions, since scikit-learn is slow with strings
 
     @classmethod
     def fit(cls, columns: Sequence[pd.Series], max_levels: int) -> OneHot:
-        """Learn the levels, and which of them are rare."""
+        """Find the levels, and which of them are rare."""
         levels = tuple(_levels(column) for column in columns)
         return cls(levels, _encoder(max_levels).fit(_codes(columns, levels)))
 
     def transform(self, columns: Sequence[pd.Series]) -> npt.NDArray[np.float32]:
-        """One number for each level, 1 for that of the row."""
+        """One input per level, 1 for the level of the row."""
         return np.asarray(self.encoder.transform(_codes(columns, self.levels)), dtype=np.float32)
 
     def names(self, columns: Sequence[str]) -> list[str]:
-        """The names of the numbers."""
+        """The names of the inputs."""
         names = []
         for column, (levels, rare) in zip(columns, self._frequent_and_rare(), strict=True):
             names += [f"{column} = {level}" if level else f"{column} is missing" for level in levels]
@@ -59,10 +59,10 @@ class OneHot:
 
     @classmethod
     def from_json(cls, data: list[dict[str, list[str]]], max_levels: int) -> OneHot:
-        """The same encoding again.
+        """Restore an encoding.
 
-        The encoder is fitted to a small table in which the rare levels occur once and the others twice, so that it
-        finds the same ones rare. This needs no attribute that scikit-learn keeps to itself.
+        The encoder is fitted to a small table in which rare levels occur once and the others twice, so that it finds
+        the same levels rare. This avoids private attributes of scikit-learn.
         """
         levels = tuple((*column["levels"], *column["rare"]) for column in data)
         columns = [
@@ -94,7 +94,7 @@ def _levels(column: pd.Series) -> tuple[str, ...]:
 
 
 def _codes(columns: Sequence[pd.Series], levels: Sequence[Sequence[str]]) -> Codes:
-    """Each value's place among the levels of its column, -1 where it was never seen: [rows, columns]."""
+    """The position of each value among the levels of its column, -1 if unseen: [rows, columns]."""
     places = []
     for column, known in zip(columns, levels, strict=True):
         place = {level: number for number, level in enumerate(known)}

@@ -1,4 +1,4 @@
-"""From a table to the numbers that a network reads, learned from the training rows alone."""
+"""Preprocessor: encodes a table as the inputs of a network, fitted to the training rows."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ import pandas as pd
 
 from awn.basics.names import listed, near
 from awn.errors import ArgumentError, CheckpointError, TableError
-from awn.tabular.encode.columns import Column, Kind, decide_columns
+from awn.tabular.encode.columns import Column, ColumnKind, decide_columns
 from awn.tabular.encode.dates import Calendar
 from awn.tabular.encode.onehot import OneHot
 from awn.tabular.encode.scaling import CLIP, Scaling
-from awn.tabular.encode.values import Floats, booleans, dates, numbers
-from awn.tabular.read.names import check_names
+from awn.tabular.read.names import with_names
+from awn.tabular.read.values import Floats, booleans, dates, numbers
 
 FORMAT = 1
 _NUMERIC = ("number", "boolean", "date")
@@ -26,11 +26,11 @@ _NUMERIC = ("number", "boolean", "date")
 
 @dataclass(frozen=True)
 class NumericPieces:
-    """What turns a table of numbers into a network's input, for a program that has neither pandas nor scikit-learn.
+    """The encoding of a numeric table as plain arrays, for programs without pandas and scikit-learn.
 
-    For the columns in this order, booleans as 0 and 1: put `medians` where a value is missing, subtract `means`, divide
-    by `scales`, cut at ±`clip`, and append 1 or 0 for missing or not of the columns numbered in `indicators`.
-    Do it in double precision.
+    For the columns in this order, with booleans as 0 and 1: replace missing values by `medians`, subtract `means`,
+    divide by `scales`, clip at ±`clip`, and append 1 for missing or 0 for each column numbered in `indicators`.
+    Compute in double precision.
     """
 
     columns: tuple[str, ...]
@@ -42,7 +42,7 @@ class NumericPieces:
 
 
 class Preprocessor:
-    """Learns from a table how to make numbers of it, and makes them of any table with the same columns.
+    """Encodes tables as numbers, as fitted to a training table with the same columns.
 
     >>> table = pd.DataFrame({"age": [20, 30, None], "job": ["cook", "smith", "cook"]})
     >>> preprocessor = Preprocessor().fit(table)
@@ -52,11 +52,11 @@ class Preprocessor:
     array([[-1., 0., 1., 0.],
            [ 0., 0., 0., 0.]], dtype=float32)
 
-    Numbers, booleans and dates come first, then a mark for each column that had missing values, then the categories.
-    `kinds` states what some columns hold, by name; a column with more than `max_levels` levels has its rarest grouped.
+    Numbers, booleans and dates come first, then a mark for each column with missing values, then the categories.
+    `kinds` sets the kinds of some columns, by name. Of more than `max_levels` levels, the rarest are grouped.
     """
 
-    def __init__(self, *, kinds: Mapping[str, Kind] | None = None, max_levels: int = 50) -> None:
+    def __init__(self, *, kinds: Mapping[str, ColumnKind] | None = None, max_levels: int = 50) -> None:
         if isinstance(max_levels, bool) or not isinstance(max_levels, int) or max_levels < 2:
             raise ArgumentError(f"max_levels must be a whole number of at least 2, got {max_levels!r}.")
         self.kinds = dict(kinds or {})
@@ -67,10 +67,10 @@ class Preprocessor:
         self._onehot: OneHot | None = None
 
     def fit(self, frame: pd.DataFrame) -> Preprocessor:
-        """Learn from the training rows, and return itself."""
-        frame = _named(frame)
+        """Fit to the training rows; returns the preprocessor itself."""
+        frame = with_names(frame)
         if len(frame) < 2:
-            held = "1 row, and one sample is too little to learn from" if len(frame) else "no rows"
+            held = "1 row, and one sample is not enough" if len(frame) else "no rows"
             raise TableError(f"The table has {held}.")
         columns = decide_columns(frame, self.kinds, self.max_levels)
         calendars = {
@@ -81,7 +81,7 @@ class Preprocessor:
         scaling = onehot = None
         if any(column.kind in _NUMERIC for column in columns):
             sizes = [len(_number_names(column, calendars)) for column in columns if column.kind in _NUMERIC]
-            first = [int(place) for place in np.cumsum([0, *sizes])[:-1]]  # one mark for a date, not one for each part
+            first = [int(place) for place in np.cumsum([0, *sizes])[:-1]]  # one mark per date, not per part
             scaling = Scaling.fit(_number_matrix(frame, columns, calendars), first)
         if any(column.kind == "category" for column in columns):
             onehot = OneHot.fit(_categories(frame, columns), self.max_levels)
@@ -89,9 +89,9 @@ class Preprocessor:
         return self
 
     def transform(self, frame: pd.DataFrame) -> npt.NDArray[np.float32]:
-        """The numbers of a table, [rows, features]. The order of its columns does not matter, others are left out."""
+        """Encode a table as [rows, features]. Columns may come in any order, and unknown ones are ignored."""
         self._check_fitted()
-        frame = _named(frame)
+        frame = with_names(frame)
         self._check_columns(frame)
         if frame.empty:
             return np.empty((0, len(self.feature_names)), dtype=np.float32)
@@ -105,30 +105,30 @@ class Preprocessor:
         return np.hstack(blocks)
 
     def select(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """The columns of the training table, in its order, and no others; those that are not used may be missing."""
+        """The columns of the training table, in its order, and no others; unused ones may be missing."""
         self._check_fitted()
-        frame = _named(frame)
+        frame = with_names(frame)
         self._check_columns(frame)
         return frame.reindex(columns=[column.name for column in self._columns])
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """What each column of the training table holds, the dropped ones among them."""
+        """The columns of the training table, including the dropped ones."""
         self._check_fitted()
         return self._columns
 
     @property
     def notes(self) -> list[str]:
-        """What there is to say about columns, in words.
+        """Notes for the user about single columns.
 
         >>> Preprocessor().fit(pd.DataFrame({"age": [20, 30], "land": ["at", "at"]})).notes
-        ["'land': dropped: it is 'at' in every row"]
+        ["'land': dropped: every value is 'at'"]
         """
         return [f"{column.name!r}: {column.note}" for column in self.columns if column.note]
 
     @property
     def feature_names(self) -> list[str]:
-        """The names of the numbers, one a feature."""
+        """The names of the encoded features."""
         self._check_fitted()
         numeric = [column for column in self._columns if column.kind in _NUMERIC]
         names = [name for column in numeric for name in _number_names(column, self._calendars)]
@@ -140,7 +140,7 @@ class Preprocessor:
 
     @property
     def category_columns(self) -> list[str]:
-        """The columns to read as text from a file: `read_table(path, as_text=preprocessor.category_columns)`.
+        """The columns to read as strings from a file: `read_table(path, as_text=preprocessor.category_columns)`.
 
         >>> Preprocessor().fit(pd.DataFrame({"age": [20, 30], "job": ["cook", "smith"]})).category_columns
         ['job']
@@ -149,7 +149,7 @@ class Preprocessor:
         return [column.name for column in self._columns if column.kind == "category"]
 
     def numeric_pieces(self) -> NumericPieces | None:
-        """The learned numbers of a table with none but numbers and booleans; None for any other.
+        """The encoding of a table that holds only numbers and booleans; None for any other table.
 
         >>> Preprocessor().fit(pd.DataFrame({"age": [20, 30, 40]})).numeric_pieces().means
         array([30.])
@@ -167,7 +167,7 @@ class Preprocessor:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """All that was learned, as plain data for a JSON file."""
+        """The fitted preprocessor as plain data for a JSON file."""
         self._check_fitted()
         return {
             "format": FORMAT,
@@ -181,7 +181,7 @@ class Preprocessor:
 
     @classmethod
     def from_json(cls, data: Any) -> Preprocessor:
-        """The preprocessor again, equal to the last bit.
+        """Restore a preprocessor exactly.
 
         >>> fitted = Preprocessor().fit(pd.DataFrame({"age": [20, 30, 40]}))
         >>> Preprocessor.from_json(fitted.to_json()).feature_names
@@ -189,9 +189,7 @@ class Preprocessor:
         """
         if not isinstance(data, dict) or data.get("format") != FORMAT:
             held = data.get("format") if isinstance(data, dict) else type(data).__name__
-            raise CheckpointError(
-                f"this is no preprocessing of format {FORMAT}, which this version of awn reads: {held!r}."
-            )
+            raise CheckpointError(f"The preprocessing has format {held!r}; this version of awn reads format {FORMAT}.")
         try:
             one = cls(kinds=data["kinds"], max_levels=data["max_levels"])
             one._columns = tuple(Column(**column) for column in data["columns"])
@@ -204,13 +202,13 @@ class Preprocessor:
             one._check_restored()
         except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
             raise CheckpointError(
-                f"the preprocessing is damaged or was edited: {error!r}. Use the file as saved."
+                f"The preprocessing is damaged or was edited: {error!r}. Restore the file from a copy."
             ) from None
         return one
 
     def _check_fitted(self) -> None:
         if not self._columns:
-            raise ArgumentError("this preprocessor has learned nothing yet: call fit(frame) first.")
+            raise ArgumentError("This preprocessor is not fitted. Call fit(frame) first.")
 
     def _check_columns(self, frame: pd.DataFrame) -> None:
         names = list(frame.columns)
@@ -218,7 +216,7 @@ class Preprocessor:
         if missing:
             others = [name for name in names if name not in {column.name for column in self._columns}]
             raise TableError(
-                f"The table has no column {listed(missing)}, but the preprocessing was learned with it."
+                f"The table has no column {listed(missing)}, which the model needs."
                 f"{near(missing[0], others)} It has {listed(names) or 'no columns'}."
             )
 
@@ -231,21 +229,12 @@ class Preprocessor:
             raise ValueError(f"{len(pieces)} numbers and {len(levels)} categories for the columns {self._columns}")
 
 
-def _named(frame: pd.DataFrame) -> pd.DataFrame:
-    """The table with strings as column names, each once."""
-    if not isinstance(frame, pd.DataFrame):
-        raise ArgumentError(f"a table must be a pandas DataFrame, got {type(frame).__name__}.")
-    names = [str(name) for name in frame.columns]
-    check_names(names, "The table")
-    return frame.set_axis(names, axis=1)
-
-
 def _number_names(column: Column, calendars: Mapping[str, Calendar]) -> list[str]:
     return calendars[column.name].names(column.name) if column.kind == "date" else [column.name]
 
 
 def _number_matrix(frame: pd.DataFrame, columns: tuple[Column, ...], calendars: Mapping[str, Calendar]) -> Floats:
-    """The numbers, booleans and dates of a table, NaN where missing."""
+    """The numbers, booleans and dates of a table as one matrix, NaN where missing."""
     blocks: list[Floats] = []
     for column in columns:
         if column.kind == "number":

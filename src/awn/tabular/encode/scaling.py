@@ -1,4 +1,4 @@
-"""Numbers for a network: missing ones filled and marked, all brought to one scale, the far tails cut."""
+"""Scaling: numbers standardised and clipped, with missing values imputed and marked."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import numpy.typing as npt
 from sklearn.impute import MissingIndicator, SimpleImputer
 from sklearn.preprocessing import StandardScaler
 
-from awn.tabular.encode.values import Floats
+from awn.tabular.read.values import Floats
 
-# Beyond ten deviations a value says no more than 'very large', but one of a thousand would drive every unit it reaches.
+# Beyond ten standard deviations, a value means no more than 'very large', but it would dominate every unit it reaches.
 CLIP = 10.0
-# Mean and deviation are learned from values within ten quartile ranges: else a single mistake (an age of 999999999)
-# sets the deviation, and all other values of the column become one.
+# Mean and standard deviation are computed within ten interquartile ranges. Otherwise a single mistake (an age of
+# 999999999) determines them, and all other values of the column become equal.
 _FENCE = 10.0
 
 
 @dataclass(frozen=True)
 class Scaling:
-    """Median for the missing, a mark where the training data had missing values, mean 0 and deviation 1, cut at ±CLIP.
+    """Imputation by the median, mean 0 and standard deviation 1, clipping at ±CLIP, and marks for missing values.
 
     >>> ages = np.array([[20.0], [30.0], [40.0], [np.nan]])
     >>> scaling = Scaling.fit(ages, marked=[0])
@@ -31,7 +31,7 @@ class Scaling:
            [ 1.22,  0.  ],
            [ 0.  ,  1.  ]])
 
-    `marked` are the columns that may get a mark; the marks follow the numbers.
+    `marked` are the columns that get a mark if they have missing values; the marks follow the numbers.
     """
 
     imputer: SimpleImputer
@@ -41,8 +41,8 @@ class Scaling:
 
     @classmethod
     def fit(cls, values: Floats, marked: list[int]) -> Scaling:
-        """Learn medians, means and deviations, and where values are missing."""
-        # Deviations are those of the known values: filled ones would make a column with gaps look narrower.
+        """Compute medians, means and standard deviations, and find the columns with missing values."""
+        # Of the known values alone: imputed ones would reduce the standard deviation.
         scaler = StandardScaler().fit(_within_fences(values))
         imputer = SimpleImputer(strategy="median").fit(values)
         return cls(imputer, _indicator().fit(values[:, marked]), scaler, tuple(marked))
@@ -59,46 +59,44 @@ class Scaling:
         return [self.marked[place] for place in self.indicator.features_]
 
     def to_json(self) -> dict[str, Any]:
-        """All that was learned, as plain data."""
+        """The fitted values as plain data."""
         return {
             "medians": self.imputer.statistics_.tolist(),
             "means": self.scaler.mean_.tolist(),
-            "deviations": self.scaler.scale_.tolist(),
+            "scales": self.scaler.scale_.tolist(),
             "marked": list(self.marked),
             "marks": self.marks,
         }
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Scaling:
-        """The same scaling again, to the last bit.
+        """Restore a scaling exactly.
 
-        Imputer and indicator are fitted to two rows from which they learn just what they had learned: the medians, and
-        the medians with gaps where there was a mark. This needs no attribute that scikit-learn keeps to itself.
+        Imputer and indicator are fitted to two rows that give the same result: the medians, and the medians with a gap
+        wherever there is a mark. This avoids private attributes of scikit-learn.
         """
-        medians, means, deviations = (
-            np.array(data[key], dtype=np.float64) for key in ("medians", "means", "deviations")
-        )
+        medians, means, scales = (np.array(data[key], dtype=np.float64) for key in ("medians", "means", "scales"))
         marked = [int(place) for place in data["marked"]]
-        if not medians.shape == means.shape == deviations.shape or not np.isfinite([medians, means, deviations]).all():
-            raise ValueError("there is not one median, mean and deviation for each number")
+        if not medians.shape == means.shape == scales.shape or not np.isfinite([medians, means, scales]).all():
+            raise ValueError("medians, means and scales must be finite numbers, one of each per input")
         rows = np.stack([medians, medians])
         rows[1, data["marks"]] = np.nan
         scaler = StandardScaler()
-        scaler.mean_, scaler.scale_, scaler.var_ = means, deviations, deviations**2
+        scaler.mean_, scaler.scale_, scaler.var_ = means, scales, scales**2
         scaler.n_features_in_, scaler.n_samples_seen_ = len(means), 1
         imputer = SimpleImputer(strategy="median").fit(rows)
         return cls(imputer, _indicator().fit(rows[:, marked]), scaler, tuple(marked))
 
 
 def _indicator() -> MissingIndicator:
-    # A value that is missing for the first time at prediction is filled; there is no mark for it, and no error.
+    # In a column without missing values in training, one at prediction is imputed without a mark.
     return MissingIndicator(features="missing-only", error_on_new=False)
 
 
 def _within_fences(values: Floats) -> npt.NDArray[np.float64]:
-    """The values, cut ten quartile ranges beyond the quartiles of each column's values other than its median.
+    """The values, clipped ten interquartile ranges beyond the quartiles of each column.
 
-    Without the median itself a column of mostly zeros has a range too.
+    The quartiles leave out values equal to the median, so that a column of mostly zeros has a range too.
     """
     fenced = values.copy()
     for column in fenced.T:

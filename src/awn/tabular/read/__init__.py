@@ -1,1 +1,1 @@
-"""Reading tables: delimited text, Parquet, the target column."""
+"""Reading: files, column names, cell values and the target column."""

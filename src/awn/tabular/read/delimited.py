@@ -1,4 +1,4 @@
-"""Text tables: fields between commas, semicolons, tabs or bars, one line of names, then one line a row."""
+"""Text tables: a header and rows, with fields separated by commas, semicolons, tabs or bars."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ import pandas as pd
 
 from awn.basics.names import listed
 from awn.errors import TableError
-from awn.tabular.encode.values import parse_numbers
 from awn.tabular.read.names import check_names
+from awn.tabular.read.values import parse_numbers
 
 DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
-_SAMPLE = 50  # records that are looked at to find the delimiter
+_SAMPLE = 50  # records that decide the delimiter
 _DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
 _DECIMAL_POINT = re.compile(r"[+-]?\d*\.\d+")
 
 
 @dataclass(frozen=True)
 class Layout:
-    """How a text table is written."""
+    """The delimiter, decimal sign and column names of a text table."""
 
     delimiter: str
     decimal: str
@@ -35,9 +35,9 @@ class Layout:
 
 
 def read_delimited(data: bytes, table: str, *, tabs: bool = False, as_text: Collection[str] = ()) -> pd.DataFrame:
-    r"""The table in the content of a text file, which errors call `table`.
+    r"""Parse the content of a text file; `table` names it in errors.
 
-    `tabs` says that the file is named as one with tabs; the columns `as_text` are not turned into numbers.
+    `tabs` prefers tabs as the delimiter. Columns in `as_text` are read as strings.
 
     >>> read_delimited(b"size;price\n1;2,50\n3;4,25\n", "sales.csv").to_dict("list")
     {'size': [1, 3], 'price': [2.5, 4.25]}
@@ -56,31 +56,31 @@ def read_delimited(data: bytes, table: str, *, tabs: bool = False, as_text: Coll
             index_col=False,
             skipinitialspace=True,
             dtype={name: "str" for name in as_text if name in layout.names},
-            low_memory=False,  # else a column's type is guessed anew in every chunk
+            low_memory=False,  # otherwise pandas infers the type of a column in every chunk
         )
     except UnicodeDecodeError:
         raise _not_utf8(data, table) from None
     except (csv.Error, pd.errors.ParserError) as error:
         raise TableError(
-            f"{table} cannot be read: {error}. Look for a quote that is opened and not closed: "
-            'a quote inside a quoted field is written twice ("").'
+            f"{table} cannot be parsed: {error}. Check for an unclosed quote; "
+            'a quote inside a quoted field must be doubled ("").'
         ) from None
     _refuse_missing_header(frame, table)
     return frame
 
 
 def find_layout(data: bytes, table: str, tabs: bool = False) -> Layout:
-    r"""The delimiter, decimal sign and names, from the first records.
+    r"""Find the delimiter, the decimal sign and the column names from the first records.
 
-    Every delimiter is tried with the rules of quoting, and the one is taken that cuts most records into one
-    and the same number of fields, more than one.
+    The delimiter is the one that splits the most records into the same number of fields, more than one, with quotes
+    respected.
 
     >>> find_layout(b'name;"a, b";c\n1;2;3\n', "sales.csv")
     Layout(delimiter=';', decimal='.', names=('name', 'a, b', 'c'))
     """
     samples = {sign: sample for sign in DELIMITERS if (sample := _sample(data, sign))}
     if not samples and next(_records(data, ","), None) is None:
-        raise TableError(f"{table} is empty: it has no line of column names and no rows.")
+        raise TableError(f"{table} is empty: it has neither a header nor rows.")
     named_so = tabs and "\t" in samples and len(samples["\t"][0]) > 1
     found = "\t" if named_so else max(samples, key=lambda sign: _evenness(samples[sign]))
     records = samples[found]
@@ -94,23 +94,23 @@ def find_layout(data: bytes, table: str, tabs: bool = False) -> Layout:
 
 
 def _sample(data: bytes, delimiter: str) -> list[list[str]]:
-    """The first records, up to one with a field longer than `csv` allows, as a line is with a wrong delimiter."""
+    """The first records; fewer if a field is longer than `csv` allows, as can happen with the wrong delimiter."""
     sample = []
     with contextlib.suppress(csv.Error):
         for _, fields in itertools.islice(_records(data, delimiter), _SAMPLE):
-            sample.append(fields)  # one by one: what was read before an error is kept
+            sample.append(fields)  # one by one, to keep the records before an error
     return sample
 
 
 def _evenness(records: list[list[str]]) -> tuple[float, bool, int]:
-    """How well a delimiter cuts: the share of records of the usual length, whether the first has it, and the length."""
+    """How evenly a delimiter splits: the share of records of the usual length, whether the header has it, its value."""
     lengths = [len(fields) for fields in records]
     usual = mode(lengths)
     return (lengths.count(usual) / len(lengths), lengths[0] == usual, usual) if usual > 1 else (0.0, False, 1)
 
 
 def _records(data: bytes, delimiter: str) -> Iterator[tuple[int, list[str]]]:
-    """The fields of each record that is not blank, and the line on which it starts."""
+    """The first line and the fields of each record that is not blank."""
     text = io.TextIOWrapper(io.BytesIO(data), encoding="utf-8-sig", newline="")
     reader = csv.reader(text, delimiter=delimiter, skipinitialspace=True)
     start = 1
@@ -124,9 +124,9 @@ def _records(data: bytes, delimiter: str) -> Iterator[tuple[int, list[str]]]:
 
 
 def _check_records(data: bytes, table: str, layout: Layout) -> None:
-    """Refuse a table without rows, and a row that is longer or shorter than the line of names.
+    """Refuse a table without rows, and a row that is longer or shorter than the header.
 
-    pandas fills short rows with missing values and shifts long ones, both without a word.
+    pandas silently fills short rows with missing values and shifts long ones.
     """
     records = _records(data, layout.delimiter)
     next(records)
@@ -138,45 +138,45 @@ def _check_records(data: bytes, table: str, layout: Layout) -> None:
             shown = shown if len(shown) <= 60 else shown[:60] + "…"
             delimiter = DELIMITERS[layout.delimiter]
             raise TableError(
-                f"{table}, line {line} has {_count(len(fields), 'field')}, but the first line names "
-                f"{_count(wanted, 'column')} (the delimiter is a {delimiter}). The line reads {shown!r}. "
-                f"Correct it; a field that holds a {delimiter} must stand in quotes."
+                f"{table}, line {line} has {_count(len(fields), 'field')}, but the header names "
+                f"{_count(wanted, 'column')} (delimiter: {delimiter}). The line reads {shown!r}. "
+                f"Correct it; a field that contains a {delimiter} must be quoted."
             )
     if not rows:
-        raise TableError(f"{table} has a line of column names ({listed(layout.names)}), but no rows.")
+        raise TableError(f"{table} has a header ({listed(layout.names)}) but no rows.")
 
 
 def _refuse_other_delimiters(records: list[list[str]], table: str) -> None:
-    """Refuse a single column that is really several, with a delimiter that is not read."""
+    """Refuse a single column that is really several, with a delimiter that is not supported."""
     lines = [record[0] for record in records]
     for sign, word in DELIMITERS.items():
         if sign in lines[0]:
             raise TableError(
-                f"{table} has one column only, named {lines[0]!r}: its lines stand in quotes as a whole, so that the "
-                f"{word}s count as text. Write it again without quotes around whole lines."
+                f"{table} has only one column, named {lines[0]!r}: every line is quoted as a whole, so its {word}s do "
+                "not separate fields. Remove the quotes around the lines."
             )
     for separator, word in ((None, "spaces"), (":", "colons"), ("^", "carets"), ("~", "tildes"), ("\x01", "control-A")):
         fields = {len(line.split(separator)) for line in lines}
         if len(fields) == 1 and fields != {1}:
             raise TableError(
-                f"{table} has one column only, named {lines[0]!r}: its fields seem to stand between {word}. "
-                f"Write it with another delimiter: {', '.join(DELIMITERS.values())} are read."
+                f"{table} has only one column, named {lines[0]!r}: its fields seem to be separated by {word}. "
+                f"Use one of the supported delimiters: {', '.join(DELIMITERS.values())}."
             )
 
 
 def _refuse_missing_header(frame: pd.DataFrame, table: str) -> None:
-    """Refuse a first line that holds values: most of its 'names' are found again among the values of their columns."""
+    """Refuse a first line of values: most of its 'names' also occur among the values of their columns."""
     names = [str(name) for name in frame.columns[:100]]
     numbers = parse_numbers(names)
     steps = np.diff(numbers[~np.isnan(numbers)])
-    # Columns may be named 0, 1, 2, …, or by years or wavelengths: such names rise or fall throughout.
+    # Columns may be named 0, 1, 2, …, or after years or wavelengths: such names rise or fall throughout.
     if len(steps) and ((steps == 1).all() or (len(steps) >= 5 and ((steps > 0).all() or (steps < 0).all()))):
         numbers = np.full_like(numbers, np.nan)
     values = sum(_is_value(frame.iloc[:, place], names[place], number) for place, number in enumerate(numbers))
     if 2 * values > len(names):
         raise TableError(
-            f"{table} has no line of column names: its first line reads {listed(names)}, which look like values. "
-            "Put a line of names at the top."
+            f"{table} has no header: its first line reads {listed(names)}, which look like values. "
+            "Add a line of column names at the top."
         )
 
 
@@ -188,7 +188,7 @@ def _is_value(column: pd.Series, name: str, number: float) -> bool:
 
 
 def _not_utf8(data: bytes, table: str) -> TableError:
-    """Where the text stops being UTF-8, and what it might be."""
+    """The error for a file that is not UTF-8, with the place and a guess at the encoding."""
     try:
         data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -197,12 +197,12 @@ def _not_utf8(data: bytes, table: str) -> TableError:
     word = b"".join(re.findall(rb"[^\s,;|\"]*$", data[max(0, offset - 20) : offset])[:1])
     word += b"".join(re.findall(rb"^[^\s,;|\"]*", data[offset : offset + 20]))
     try:
-        guess = f"In Windows-1252, which older programs write, the word reads {word.decode('cp1252')!r}."
+        guess = f"In Windows-1252, the word reads {word.decode('cp1252')!r}."
     except UnicodeDecodeError:
-        guess = "It is no Windows-1252 either: the table has some other encoding, or is damaged."
+        guess = "It is not valid Windows-1252 either, so the file has another encoding or is damaged."
     return TableError(
         f"{table}, line {line}: the byte 0x{data[offset]:02x} at offset {offset:,} is not UTF-8. {guess} "
-        f"Save the table as UTF-8, for example: iconv -f WINDOWS-1252 -t UTF-8 {table} > utf8.csv"
+        f"Convert the file to UTF-8, for example: iconv -f WINDOWS-1252 -t UTF-8 {table} > utf8.csv"
     )
 
 

@@ -1,6 +1,6 @@
-"""The values of one column, cleaned: as numbers, booleans, dates or words. What does not fit is named with its row.
+"""Cell values: the values of one column as numbers, booleans, dates or words. Errors name the row of a wrong value.
 
-Missing is: an empty cell, NaN, None, NaT, or a word that people write for it, such as ? or n/a.
+An empty cell, NaN, None, NaT and words such as ? or n/a count as missing.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ MISSING_WORDS = frozenset(
     ["", "?", "-", "--", ".", "na", "n/a", "#n/a", "<na>", "nan", "nat", "nil", "null", "none", "missing", "unknown"]
 )
 BOOLEAN_PAIRS = (("false", "true"), ("no", "yes"), ("n", "y"), ("f", "t"), ("off", "on"))
-LARGEST = 1e30  # nothing that was measured is beyond it: such a value is a mistake, or stands for a missing one
+LARGEST = 1e30  # larger than any measured quantity: a mistake, or a code for a missing value
 _BOOLEANS = {word: float(value) for pair in (*BOOLEAN_PAIRS, ("0", "1")) for value, word in enumerate(pair)}
 
 
 def distinct(column: pd.Series) -> tuple[npt.NDArray[np.intp], list[str]]:
-    """Each row's place in the list of distinct values, and that list as words; a missing value is the word ''.
+    """The position of each row's value in the list of distinct values, and that list as words, '' for missing.
 
     >>> codes, words = distinct(pd.Series(["a ", "?", "b", 3.0, None]))
     >>> [words[code] for code in codes]
@@ -37,8 +37,8 @@ def distinct(column: pd.Series) -> tuple[npt.NDArray[np.intp], list[str]]:
     except TypeError:
         held = next((type(value).__name__ for value in column if types.is_list_like(value)), "object")
         raise TableError(
-            f"Column {column.name!r} holds values of type {held}, each of them several values. "
-            "Spread them over columns of their own, or drop the column."
+            f"Column {column.name!r} holds values of type {held}. "
+            "Put their elements into separate columns, or remove the column."
         ) from None
     return codes, [*map(_word, values), ""]  # a missing value has the code -1, which is the last
 
@@ -81,12 +81,12 @@ def booleans(column: pd.Series) -> Floats:
         return values
     codes, found = distinct(column)
     parsed = np.array([_BOOLEANS.get(word.lower(), np.nan) for word in found])
-    _refuse_unread(column, codes, found, np.isnan(parsed), "true or false", "Write true and false, or yes and no.")
+    _refuse_unread(column, codes, found, np.isnan(parsed), "true or false", "Use true and false, or yes and no.")
     return parsed[codes]
 
 
 def dates(column: pd.Series, date_format: str | None = None) -> Dates:
-    """The column as moments in UTC, NaT where missing.
+    """The column as timestamps in UTC, NaT where missing.
 
     >>> dates(pd.Series(["31.01.2024", "?"]), "%d.%m.%Y")
     array(['2024-01-31T00:00:00.000000', 'NaT'], dtype='datetime64[us]')
@@ -103,7 +103,7 @@ def dates(column: pd.Series, date_format: str | None = None) -> Dates:
 
 
 def parse_numbers(texts: list[str]) -> Floats:
-    """Each word as a number, NaN where it is none.
+    """Each word as a number, NaN if it is not one.
 
     >>> parse_numbers(["1e3", "one", "-.5"])
     array([ 1.e+03, nan, -5.e-01])
@@ -114,7 +114,7 @@ def parse_numbers(texts: list[str]) -> Floats:
 
 
 def parse_dates(texts: list[str], date_format: str) -> Dates:
-    """Each word as a moment in UTC, NaT where it is none of this format."""
+    """Each word as a timestamp in UTC, NaT if it does not have this format."""
     parsed = pd.to_datetime(pd.Series(texts, dtype=object), format=date_format, errors="coerce", utc=True)
     moments: Dates = parsed.dt.tz_convert(None).to_numpy().astype("datetime64[us]")
     return moments
@@ -139,17 +139,17 @@ def is_plain_date(column: pd.Series) -> bool:
 
 
 def row_name(column: pd.Series, position: int) -> str:
-    """How an error calls a row: by its label in the table.
+    """The name of a row in errors: its label in the table.
 
     >>> row_name(pd.Series([1, 2]), 1)
-    'row 1 (the first is 0)'
+    'row 1 (counting from 0)'
     """
     label = column.index[position]
-    return f"row {label} (the first is 0)" if isinstance(label, (int, np.integer)) else f"row {label!r}"
+    return f"row {label} (counting from 0)" if isinstance(label, (int, np.integer)) else f"row {label!r}"
 
 
 _NUMBER_ADVICE = (
-    "Write numbers like 1234.5, without units or signs between the thousands; leave the cell empty where it is missing."
+    "Write numbers like 1234.5, without units or thousands separators, and leave the cells of missing values empty."
 )
 
 
@@ -158,7 +158,7 @@ def _word(value: Any) -> str:
         text = value.strip()
         return "" if text.lower() in MISSING_WORDS else text
     if isinstance(value, (float, np.floating)) and float(value).is_integer():
-        return str(int(value))  # a column of whole numbers becomes one of floats where a value is missing
+        return str(int(value))  # a missing value turns a column of integers into floats
     return str(value)
 
 
@@ -174,7 +174,7 @@ def _refuse_unread(
     wanted: str,
     advice: str,
 ) -> None:
-    """Refuse words that could not be read and do not stand for a missing value."""
+    """Refuse words that could not be parsed and do not mean a missing value."""
     wrong = unread & np.array([word != "" for word in found])
     if wrong.any():
         rows = np.flatnonzero(wrong[codes])
@@ -182,7 +182,7 @@ def _refuse_unread(
 
 
 def refuse_word(column: pd.Series, position: int, word: str, count: int, wanted: str, advice: str) -> NoReturn:
-    """Refuse a word in a column that holds something else."""
+    """Raise an error for a word in a column of another kind."""
     more = f" ({count:,} such values in {len(column):,} rows)" if count > 1 else ""
     raise TableError(f"Column {column.name!r}, {row_name(column, position)}: {word!r} is not {wanted}{more}. {advice}")
 
@@ -191,10 +191,10 @@ def _refuse_extremes(column: pd.Series, values: Floats) -> None:
     extreme = np.flatnonzero(np.abs(values) > LARGEST)
     if extreme.size:
         value = values[extreme[0]]
-        what = f"{value:g} is beyond ±{LARGEST:g}, larger than any measured quantity"
+        what = f"{value:g} is beyond ±{LARGEST:g}, more than any measured quantity"
         if np.isinf(value):
-            what = f"{'an infinite value' if value > 0 else 'a value of minus infinity'}, which no network can use"
+            what = f"the value is {'infinity' if value > 0 else 'minus infinity'}, which a network cannot use"
         raise TableError(
             f"Column {column.name!r}, {row_name(column, int(extreme[0]))}: {what}. "
-            "Correct it, or leave the cell empty if the value is not known."
+            "Correct it, or leave the cell empty if the value is unknown."
         )

@@ -1,0 +1,50 @@
+"""The constructor parameters that both estimators share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
+
+import numpy as np
+
+from awn.core.importance import Scale
+from awn.training import Callback
+from awn.training.options import ScheduleName
+from awn.training.schedule import Schedule
+
+
+# As scikit-learn asks, estimators compare by identity, `BaseEstimator` prints them, and `fit` checks the values.
+@dataclass(eq=False, repr=False)
+class NetworkParameters:
+    """Parameters of the network, its prior and its training. `AdaptiveClassifier` describes each of them.
+
+    >>> from sklearn.base import clone
+    >>> from awn import AdaptiveRegressor
+    >>> clone(AdaptiveRegressor(3, lr=0.02))
+    AdaptiveRegressor(hidden_layers=3, lr=0.02)
+    """
+
+    hidden_layers: int = 2
+    _: KW_ONLY
+    activation: str = "relu"
+    units: int = 128
+    scale: Scale = "unit"
+    quantile: float = 0.9
+    max_units: int | None = None
+    max_params: int | None = None
+    weight_scale: float | None = 0.4
+    dropout: float = 0.0
+    batch_norm: bool = False
+    lr: float = 0.01
+    width_lr: float | None = None
+    batch_size: int | None = None
+    epochs: int = 200
+    patience: int | None = 20
+    schedule: ScheduleName | Schedule = "plateau"
+    clip: float | None = None
+    resize_every: int = 1
+    validation_fraction: float = 0.1
+    fixed_widths: Sequence[int] | None = None
+    device: str = "cpu"
+    callbacks: Sequence[Callback] = ()
+    random_state: int | np.random.RandomState | None = None
