@@ -1,36 +1,44 @@
-# The two commands: `make run` and `make test`. Both set up everything they need in .venv.
+# The two commands: `make run` and `make test`. Each sets up what it needs in .venv.
 VENV ?= .venv
 PYTHON ?= python3
-READY := $(VENV)/.ready
+PIP = $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+# What `make run` needs is a small part of what the tests need, so the two are installed apart.
+FOR_RUN := $(VENV)/.for-run
+FOR_TEST := $(VENV)/.for-test
 
 .PHONY: run test check format bench clean
 .DELETE_ON_ERROR:
 
-run: $(READY)
+run: $(FOR_RUN)
 	$(VENV)/bin/python examples/spiral_hard.py --out runs/spiral_hard
 	$(VENV)/bin/python examples/draw_widths.py runs/spiral_hard/seed-0/history.jsonl runs/spiral_hard/widths.svg
 	@echo "Picture of the widths: runs/spiral_hard/widths.svg"
 	$(VENV)/bin/awn fit examples/tables/breast_cancer.csv --target diagnosis --out runs/breast_cancer --overwrite
 
-test: $(READY)
+test: $(FOR_TEST)
 	$(VENV)/bin/python -m pytest -n auto
 
-check: $(READY)
+check: $(FOR_TEST)
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 
-format: $(READY)
+format: $(FOR_TEST)
 	$(VENV)/bin/ruff check --fix .
 	$(VENV)/bin/ruff format .
 
-bench: $(READY)
+bench: $(FOR_TEST)
 	$(VENV)/bin/awn bench
 
-$(READY): pyproject.toml constraints.txt
+$(FOR_RUN): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	$(PIP) -e ".[tabular,examples]"
 	@touch $@
+
+$(FOR_TEST): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) -e ".[dev]"
+	@touch $(FOR_RUN) $@
 
 clean:
 	rm -rf $(VENV) runs .pytest_cache .mypy_cache .ruff_cache .hypothesis
