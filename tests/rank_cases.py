@@ -45,12 +45,20 @@ class Ranks:
         for process in self.processes:
             process.start()
 
-    def run(self, scenario: Scenario, ranks: int, *args: Any, joined: bool = True, **options: Any) -> list[Any]:
+    def run(
+        self,
+        scenario: Scenario,
+        ranks: int,
+        *args: Any,
+        joined: bool = True,
+        patience: timedelta = PATIENCE,
+        **options: Any,
+    ) -> list[Any]:
         """What each of the ranks returns, or the error that it raises, with all in one process group if `joined`."""
         with tempfile.TemporaryDirectory() as folder:
             used = self.connections[:ranks]
             for rank, connection in enumerate(used):
-                group = (f"file://{folder}/store", rank, ranks) if joined else None
+                group = (f"file://{folder}/store", rank, ranks, patience) if joined else None
                 connection.send((scenario, group, (rank, *args), options))
             return [connection.recv() if connection.poll(120) else "no answer" for connection in used]
 
@@ -66,8 +74,8 @@ def _serve(connection: Connection) -> None:
     while True:
         scenario, group, args, options = connection.recv()
         if group is not None:
-            place, rank, ranks = group
-            dist.init_process_group("gloo", init_method=place, rank=rank, world_size=ranks, timeout=PATIENCE)
+            place, rank, ranks, patience = group
+            dist.init_process_group("gloo", init_method=place, rank=rank, world_size=ranks, timeout=patience)
         try:
             answer = scenario(*args, **options)
         except Exception as error:  # the tests judge it

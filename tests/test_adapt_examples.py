@@ -57,11 +57,11 @@ def run(name: str, monkeypatch: pytest.MonkeyPatch, *words: str) -> None:
 @pytest.mark.parametrize(
     ("name", "layers", "steps", "bar"),
     [
-        ("adapt_mlp", 2, 100, 0.7),
-        ("adapt_resnet", 6, 60, 0.3),
+        ("adapt_mlp", 2, 60, 0.7),
+        ("adapt_resnet", 6, 30, 0.3),
         ("adapt_rnn", 2, 40, 0.25),
         ("adapt_transformer", 2, 20, 4.5),  # nats a byte, where guessing gives 5.5
-        ("adapt_gin", 4, 60, 0.8),
+        ("adapt_gin", 4, 30, 0.8),
     ],
 )
 def test_an_example_trains_both_and_writes_its_row(

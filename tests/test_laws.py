@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
 import signal
@@ -230,7 +229,7 @@ for folder in sorted(Path(sys.argv[1]).iterdir()):
 
 
 def test_loading_in_a_fresh_process_equals_at_any_width(tmp_path: Path) -> None:
-    for number, (case, block, units) in enumerate(itertools.product(MODELS, BLOCKS, (3, 40, 131))):
+    for number, (case, block, units) in enumerate(pairwise(MODELS, BLOCKS, (3, 40, 131))):
         optimizer_name = list(OPTIMIZERS)[number % len(OPTIMIZERS)]
         folder = tmp_path / f"{number:03d} {case} {optimizer_name} {block} {units}"
         model, optimizer = trained(case, optimizer_name, block, dtype=torch.float32)
@@ -326,42 +325,32 @@ import torch
 torch.set_num_threads(1)
 sys.path.insert(0, sys.argv[1])
 from test_laws import Run, train_step
-doing, folder = sys.argv[2], Path(sys.argv[3])
 for optimizer_name in ("Adam", "SGD nesterov"):
-    run = Run("dropout", optimizer_name, 32, seed=99 if doing == "resume" else 0)
-    path = folder / f"{optimizer_name}.safetensors"
-    first = run.resume(path) if doing == "resume" else 0
-    for epoch in range(first, 5 if doing == "resume" else 3):
+    run = Run("dropout", optimizer_name, 32, seed=0)
+    for epoch in range(2):
         run.epoch()
-        run.save(path, epoch + 1)
-    if doing == "be killed":
-        train_step(run.model, run.optimizer, next(iter(run.loader)))  # part of an epoch that nobody will remember
-if doing == "be killed":
-    print("in the middle of an epoch", flush=True)
-    sys.stdin.read()
+        run.save(Path(sys.argv[2]) / f"{optimizer_name}.safetensors", epoch + 1)
+    train_step(run.model, run.optimizer, next(iter(run.loader)))  # part of an epoch that nobody will remember
+print("in the middle of an epoch", flush=True)
+sys.stdin.read()
 """
 
 
 def test_a_killed_run_is_resumed_as_if_nothing_had_happened(tmp_path: Path) -> None:
-    def start(doing: str) -> subprocess.Popen[str]:
-        command = [sys.executable, "-c", TO_BE_KILLED, str(Path(__file__).parent), doing, str(tmp_path)]
-        return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-
-    with start("be killed") as child:
+    command = [sys.executable, "-c", TO_BE_KILLED, str(Path(__file__).parent), str(tmp_path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None
         assert child.stdout.readline() == "in the middle of an epoch\n"
         child.send_signal(signal.SIGKILL)
         assert child.wait() == -signal.SIGKILL
-    with start("resume") as child:
-        child.communicate(timeout=120)
-        assert child.returncode == 0
     for optimizer_name in ("Adam", "SGD nesterov"):
         whole = Run("dropout", optimizer_name, 32, seed=0)
-        for _ in range(5):
+        for _ in range(4):
             whole.epoch()
         expected = whole.all()
-        resumed = Run("dropout", optimizer_name, 32, seed=5)
-        assert resumed.resume(tmp_path / f"{optimizer_name}.safetensors") == 5
+        resumed = Run("dropout", optimizer_name, 32, seed=99)  # in another process than the one that was killed
+        for _ in range(resumed.resume(tmp_path / f"{optimizer_name}.safetensors"), 4):
+            resumed.epoch()
         assert_same(expected, resumed.all())
 
 
@@ -377,12 +366,12 @@ def test_the_block_changes_no_result(case: str, optimizer_name: str) -> None:
         # A bias before a batch norm has no gradient but rounding, which Adam would blow up to full steps.
         model = build(case, block=block, bias=case != "batch norm")
         optimizer = OPTIMIZERS[optimizer_name](model.parameters())
-        data = [batch(model) for _ in range(24)]
+        data = [batch(model) for _ in range(12)]
         seen = []
         for number, one in enumerate(data):
             train_step(model, optimizer, one)
-            if number % 4 == 3:
-                move_widths_(model, (55, 36, 20, 70, 66, 12)[number // 4])
+            if number % 2:
+                move_widths_(model, (55, 36, 20, 70, 66, 12)[number // 2])
             awn.resize_(model, optimizer)
             seen.append(tuple(awn.widths(model).values()))
         results.append((seen, active_parts(model, optimizer)))

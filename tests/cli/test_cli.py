@@ -399,25 +399,20 @@ def test_predict_handles_what_it_has_not_seen_and_names_what_it_lacks(run: Run, 
     assert "--proba needs a classifier" in run("predict", made / "diabetes", made / "diabetes.csv", "--proba").err
 
 
-@pytest.mark.parametrize("reader", ["head", "cat"])
-def test_a_pipe_that_closes_early_is_no_fault(reader: str, made: Path) -> None:
-    rows = pd.concat([pd.read_csv(made / "iris.csv")] * 50)  # more than a pipe holds
-    table = write("many.csv", rows)
+def test_a_pipe_that_closes_early_is_no_fault(made: Path) -> None:
+    """As `head` closes it; the exit code shows that there was more to write."""
+    table = write("many.csv", pd.concat([pd.read_csv(made / "iris.csv")] * 50))
     with subprocess.Popen(
         program("predict", made / "iris", table, "--proba"), stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as child:
         assert child.stdout is not None
         assert child.stderr is not None
         first = child.stdout.readline()
-        if reader == "cat":
-            rest = child.stdout.read()
-            assert len(rest) > 2**17
-            assert rest.count(b"\n") == len(rows)
         child.stdout.close()
         error = child.stderr.read()
     assert first == b"target=0,target=1,target=2\n"
     assert error == b""
-    assert child.returncode == (1 if reader == "head" else 0)
+    assert child.returncode == 1
 
 
 def test_inspect_shows_the_model(run: Run, made: Path) -> None:
@@ -495,7 +490,7 @@ main()
 
 
 def test_an_interrupted_run_is_completed_by_resume(run: Run, made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    words = ["fit", made / "iris.csv", "--target", "target", "--epochs", "150", "--out", "run"]
+    words = ["fit", made / "iris.csv", "--target", "target", "--epochs", "30", "--out", "run"]
     command = [sys.executable, "-c", INTERRUPTED, *map(str, words)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}  # sums in the same order as here
     child = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -511,7 +506,7 @@ def test_an_interrupted_run_is_completed_by_resume(run: Run, made: Path, monkeyp
     assert "To resume, run the same command with --out run --resume." in error
     assert "Traceback" not in error
     assert Path("run/run/run.safetensors").is_file()
-    assert 4 <= history.read_bytes().count(b"\n") < 150
+    assert 4 <= history.read_bytes().count(b"\n") < 30
     assert not Path("run/model").exists()
     assert "is not finished" in one_sentence(run("predict", "run", made / "iris.csv"))
 
@@ -542,7 +537,6 @@ def test_there_must_be_a_run_to_resume(run: Run, made: Path) -> None:
 
 
 NUMBERS = "a,b,y\n" + "".join(f"{i},{i * 7 % 11},{i % 2}\n" for i in range(40))
-WIDE = pd.DataFrame(np.random.default_rng(0).normal(size=(30, 10_000))).add_prefix("c")
 
 BAD: dict[str, tuple[bytes, list[str]]] = {
     "empty file": (b"", ["t.csv", "empty"]),
@@ -580,8 +574,10 @@ def test_a_bad_table_is_refused_in_one_sentence(name: str, run: Run) -> None:
     assert [path.name for path in Path().iterdir()] == ["t.csv"], "nothing half-written"
 
 
-def test_10000_columns_are_no_fault(run: Run) -> None:
-    table = write("wide.csv", WIDE.assign(y=WIDE["c0"] > 0))
+def test_thousands_of_columns_are_no_fault(run: Run) -> None:
+    """The parts that take columns one by one, reading and encoding, have tests with ten thousand."""
+    wide = pd.DataFrame(np.random.default_rng(0).normal(size=(30, 2000))).add_prefix("c")
+    table = write("wide.csv", wide.assign(y=wide["c0"] > 0))
     said = run("fit", table, "--target", "y", "--out", "run", "--epochs", 1, "--no-compare", "--json")
     assert said.code == 0, said.err
     assert run("predict", "run", table).out.count("\n") == 31

@@ -507,4 +507,4 @@ def test_what_an_adaptive_models_own_save_pretrained_wrote_is_refused(tmp_path: 
     awn.adapt_(model)
     model.save_pretrained(tmp_path)
     with pytest.raises(awn.AwnError, match="own save_pretrained"):
-        awn.huggingface.from_pretrained(tmp_path)
+        from_pretrained(tmp_path)

@@ -163,12 +163,12 @@ from test_lightning import Classifier, digits, loader, trainer
 
 class Kill(Callback):
     def on_train_batch_end(self, trainer, *_):
-        if trainer.current_epoch == 3 and trainer.global_step % 14 == 5:
+        if trainer.current_epoch == 1 and trainer.global_step % 14 == 5:
             os.kill(os.getpid(), signal.SIGKILL)
 
 folder = Path({folder!r})
 callbacks = [ModelCheckpoint(folder, filename="last", enable_version_counter=False), Kill()]
-trainer(max_epochs=5, callbacks=callbacks).fit(Classifier(), loader(digits()[0]))
+trainer(max_epochs=3, callbacks=callbacks).fit(Classifier(), loader(digits()[0]))
 """
 
 
@@ -178,8 +178,8 @@ def test_a_killed_run_goes_on_where_it_was(tmp_path: Path) -> None:
     assert child.returncode == -signal.SIGKILL, child.stderr[-2000:]
     train, _ = digits()
     whole, resumed = Classifier(), Classifier()
-    trainer(max_epochs=5).fit(whole, loader(train))
-    run = trainer(max_epochs=5, callbacks=[ModelCheckpoint(tmp_path)])
+    trainer(max_epochs=3).fit(whole, loader(train))
+    run = trainer(max_epochs=3, callbacks=[ModelCheckpoint(tmp_path)])
     run.fit(resumed, loader(train), ckpt_path=tmp_path / "last.ckpt")
     assert_same(weights(resumed), weights(whole))
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from awn.cli.app import main
+from awn.runs.workers import Workers, local_workers
 from awn_paper.experiments import EXPERIMENTS
 from paper_cases import tiny
 
@@ -85,11 +87,20 @@ def test_run_and_report(run, tmp_path):
     assert (tmp_path / "results/paper/report.html").is_file()
 
 
-@pytest.mark.filterwarnings("ignore")  # Ray's own
-def test_run_on_ray(run, tmp_path):
-    pytest.importorskip("ray", reason="Ray is not installed: pip install awn[ray]")
+def test_run_gives_its_runs_to_ray(run, tmp_path, monkeypatch):
+    """What Ray itself makes of them is tested in test_protocol.py, and for the command `awn fit` in test_many.py."""
+    addresses = []
+
+    @contextlib.contextmanager
+    def cluster(address: str) -> Iterator[Workers]:
+        addresses.append(address)
+        with local_workers(1) as here:
+            yield here
+
+    monkeypatch.setattr("awn.runs.workers.ray_workers", cluster)
     code, out, err = run("run", "table1", "--only", "doublemoon", "--seeds", 1, "--ray", "local", "--json")
     assert code == 0, err
+    assert addresses == ["local"]
     assert json.loads(out)["runs"] == 2 * (2 + 1)
     assert len(list((tmp_path / "results/paper/table1/runs/doublemoon").iterdir())) == 2 * (2 + 1)
 

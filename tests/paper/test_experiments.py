@@ -13,6 +13,7 @@ import pytest
 
 from awn.core.importance import Exponential
 from awn.files.provenance import origin
+from awn_paper import document as paper_document
 from awn_paper.document import _results, write_document
 from awn_paper.experiments import EXPERIMENTS, find_experiment
 from awn_paper.pictures import picture
@@ -38,7 +39,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, (experiment, _) in EXPERIMENTS.items():
         # Where every unit is removed in turn, few of them will do.
         changes = {"importance": Exponential(rate=0.1)} if name in ("truncate", "remove") else {}
-        run_here(experiment, tiny(on_the_plane(experiment.small), **changes), folder)
+        run_here(experiment, tiny(on_the_plane(experiment.small), epochs=1, **changes), folder)
     return folder
 
 
@@ -139,7 +140,7 @@ def test_experiments_that_look_at_the_same_runs_share_them(root):
     assert not (root / "difficulty" / "runs").exists()
     assert not (root / "time" / "runs").exists()
     assert not (root / "remove" / "runs").exists()
-    _, again = run_here(EXPERIMENTS["time"][0], tiny(on_the_plane(EXPERIMENTS["time"][0].small)), root)
+    _, again = run_here(EXPERIMENTS["time"][0], tiny(on_the_plane(EXPERIMENTS["time"][0].small), epochs=1), root)
     assert again.made == 0
 
 
@@ -168,11 +169,18 @@ def test_the_papers_grids_have_the_papers_numbers_of_configurations():
     assert EXPERIMENTS["table1"][0].paper.seeds == 10
 
 
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reports without pictures, for tests of their words: drawing takes most of the time."""
+    monkeypatch.setattr(paper_document, "picture", lambda plot, kind="svg": b"")
+
+
 def copied(root: Path, to: Path) -> Path:
     shutil.copytree(root, to)
     return to
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_claims_go_by_the_papers_protocol_only_where_all_of_a_data_set_was_run(root, tmp_path):
     found = copied(root, tmp_path / "found")
     (found / "notes").mkdir(exist_ok=True)
@@ -214,6 +222,7 @@ def test_one_fold_of_the_papers_protocol_is_not_all_of_a_data_set(root, tmp_path
     assert sorted(used) == [("small", 0), ("small", 1)]
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_report_says_which_commits_made_the_runs_by_a_command_that_can_be_typed(root, tmp_path):
     found = copied(root, tmp_path / "found")
     for path in (found / "table1" / "small").glob("spiral-*.json"):
