@@ -1,4 +1,4 @@
-"""Timing in turns: functions under comparison run in short interleaved bursts, so that load on the machine is shared."""
+"""Timing in turns: functions run in short interleaved bursts, so that a busy machine slows all alike."""
 
 from __future__ import annotations
 

@@ -21,6 +21,7 @@ def unwrapped(model: nn.Module) -> nn.Module:
 def uncompiled(model: nn.Module) -> nn.Module:
     """The original of a model that torch.compile returned; any other model is returned as it is.
 
+    >>> import torch
     >>> model = nn.Linear(2, 2)
     >>> uncompiled(torch.compile(model, backend="eager")) is model
     True
