@@ -1,4 +1,4 @@
-"""The axes of torch's layers: which dimensions make units, and which read them."""
+"""The axes of torch's layers: the dimensions that produce units, and those that consume them."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from awn.core.axis import Axis
 
 
 def produced_by(layer: nn.Linear) -> list[Axis]:
-    """The axes of a linear layer whose outputs are units."""
+    """The producer axes of a linear layer: its outputs are units."""
     weight = Axis(layer, "weight", 0, "producer", size_name="out_features")
     return [weight] if layer.bias is None else [weight, Axis(layer, "bias", 0, "producer")]
 
 
 def consumed_by(layer: nn.Linear, repeat: int = 1) -> list[Axis]:
-    """The axis of a linear layer whose inputs are units, `repeat` inputs a unit."""
+    """The consumer axis of a linear layer: its inputs are units, `repeat` inputs per unit."""
     return [Axis(layer, "weight", 1, "consumer", repeat=repeat, size_name="in_features")]
 
 
 def normalised_by(norm: nn.modules.batchnorm._NormBase) -> list[Axis]:
-    """The axes of a batch norm over units, or of an instance norm: a new unit is left as it is."""
+    """The axes of a batch or instance norm over units. A new unit starts with the identity transform."""
     starts = {"weight": 1.0, "bias": 0.0, "running_mean": 0.0, "running_var": 1.0}
     return [
         Axis(norm, name, 0, "producer", fill=start, size_name="num_features")

@@ -1,8 +1,8 @@
 """Known importances: computed once per step for all layers together, with their slopes.
 
-Left to autograd, an importance is nine small operations per layer, forward and back, which cost a small network more
-than its matrix products. But log ν is one number per layer, and the families state their slopes in closed form. So the
-importances of all layers are computed at once whenever their ν is known, and autograd sees a single operation.
+With autograd alone, an importance takes nine small operations per layer, forward and backward. In a small network they
+cost more than the matrix products. But log ν is one number per layer, and families have their slopes in closed form. So
+the importances of all layers are computed together as soon as their ν is known, and autograd sees a single operation.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from awn.core.importance import Importance
 
 
 class Asked(NamedTuple):
-    """A layer whose importance is asked for.
+    """A layer whose importance is to be computed.
 
-    `units` counts its slots from 0; `active` is 0 for inert slots, the amplitude for the others.
+    `units` numbers its slots from 0. `active` is 0 for inert slots and the amplitude for active ones.
     """
 
     family: Importance
@@ -32,7 +32,7 @@ class Asked(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Known:
-    """The importance of a layer and its derivative with respect to log ν, at one ν."""
+    """The importance of a layer and its derivative with respect to log ν, at one value of ν."""
 
     log_nu: float
     family: Importance
@@ -41,11 +41,11 @@ class Known:
 
 
 class KnownImportance(torch.autograd.Function):
-    """The importance as a function of log ν. `traced` computes it operation by operation, for higher derivatives."""
+    """The importance as a function of log ν. `traced` computes it by single operations, for higher derivatives."""
 
     @staticmethod
     def forward(ctx: Any, log_nu: Tensor, known: Known, traced: Any) -> Tensor:
-        """The importance that is known."""
+        """Return the known importance."""
         ctx.save_for_backward(log_nu)
         ctx.slope, ctx.traced = known.slope, traced
         return known.importance.detach()
@@ -60,7 +60,7 @@ class KnownImportance(torch.autograd.Function):
 
 
 def compute_known(layers: Sequence[Asked]) -> list[Known | None]:
-    """The importances of layers; None for one whose family states no slope.
+    """The importances of layers, with slopes; None for a family without a slope.
 
     >>> from awn.core.importance import Exponential
     >>> (known,) = compute_known([Asked(Exponential(scale="unit"), 0.0, torch.arange(3.0), torch.ones(3))])
@@ -93,5 +93,5 @@ def compute_known(layers: Sequence[Asked]) -> list[Known | None]:
 
 @functools.lru_cache(maxsize=256)
 def _without_start(family: Importance) -> Importance:
-    """The family with some fixed start: layers of the same family that started apart are computed together."""
+    """The family with a fixed initial value, so that layers that differ only in it are computed together."""
     return family.starting_at(family.lower + 1.0)

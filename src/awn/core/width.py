@@ -1,4 +1,4 @@
-"""Width: a number of units that is learned."""
+"""Width: a learned number of units."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from awn.errors import ArgumentError, CheckpointError, NonFiniteError
 
 NewUnits = Literal["normal", "rescaled", "zero"]
 
-# A soft width below this is one unit that has all the importance; the learned value need not run off further.
+# Below this soft width one unit has nearly all the importance, and the learned value need not move further.
 _SMALLEST_SOFT_WIDTH = 0.1
 
 
@@ -29,10 +29,10 @@ class Width(nn.Module):
     >>> width.units, width.capacity
     (128, 128)
 
-    `block`: tensors are allocated for a `capacity` of units, rounded up to a multiple of it, so that most changes
-    of width replace no Parameter; the units beyond the width are inert. `block=1` gives exact shapes.
-    `new_units`: how units that are added start, see `awn.core.initialise`. `gain`: √2 after a ReLU, 1 after a tanh.
-    `amplitude` multiplies every importance; `even_amplitude` is the one at which they are 1 in the mean square.
+    Tensors are allocated for a `capacity` of units, the width rounded up to a multiple of `block`, so that most changes
+    of width replace no Parameter. Slots beyond the width are inert. `block=1` gives exact shapes. `new_units` is the
+    initialisation of added units, see `awn.core.initialise`. `gain` is √2 after a ReLU, 1 after a tanh. `amplitude`
+    multiplies every importance; with `even_amplitude`, their mean square is 1.
     """
 
     log_nu: nn.Parameter
@@ -79,18 +79,18 @@ class Width(nn.Module):
         self.amplitude = amplitude
         #: Every tensor dimension that has this width; filled in by `awn.core.groups.connect_`.
         self.axes: tuple[Axis, ...] = ()
-        #: The prior on the group's weights, as the weight decay of each that an optimizer applies; None if none does.
+        #: The weight decays by which an optimizer applies the prior, one per weight; None if the objective applies it.
         self.prior_decay: tuple[float, ...] | None = None
-        #: Whether the next optimizer is yet to be checked: at first, and after changes without one at hand.
+        #: Whether the optimizer must be checked at the next resize: initially, and after changes made without it.
         self.optimizer_may_be_stale = True
 
         self.units, log_nu = self.settle(self._stored(family.start))
         self.capacity = self.capacity_for(self.units)
-        # The logarithm, so that an optimizer's step changes ν by a share of itself, whatever its size.
+        # The logarithm makes an optimizer's step a relative change of ν, whatever its size.
         self.log_nu = nn.Parameter(
             torch.tensor(log_nu, device=device, dtype=at_least_single(dtype or torch.get_default_dtype()))
         )
-        #: What `importance` needs at the present ν, computed once; see `known.py`.
+        #: The importance and its slope at the present ν, computed once; see `known.py`.
         self._known: Known | None = None
         self.register_buffer("index", torch.empty(0, device=device), persistent=False)
         self.register_buffer("active", torch.empty(0, device=device), persistent=False)
@@ -108,13 +108,13 @@ class Width(nn.Module):
         return self._value(self.log_nu.item())
 
     def importance(self) -> Tensor:
-        """The importance of every slot of the capacity, exactly 0 for the inert ones.
+        """The importance of every slot of the capacity, exactly 0 for inert slots.
 
         >>> Width(Exponential.for_units(2, scale="unit"), block=4).importance()
         tensor([1.0000, 0.2154, 0.0000, 0.0000], grad_fn=<...>)
         """
         if self._buffers["index"] is not self._counted and not torch.compiler.is_compiling():
-            self._count()  # a loader such as from_pretrained put other buffers in place, with nothing in them
+            self._count()  # a loader such as from_pretrained has put empty buffers in place
         if self._must_trace():
             return self.traced_importance(self.log_nu)
         known = self.known()
@@ -126,7 +126,7 @@ class Width(nn.Module):
         return found
 
     def traced_importance(self, log_nu: Tensor) -> Tensor:
-        """The importance as autograd and compilers follow it, operation by operation."""
+        """The importance computed by single operations, which autograd and compilers can trace."""
         above = log_nu.exp()
         nu = above + self.family.lower if self.family.lower else above
         return self.family.importance(self.index, nu) * self.active
@@ -140,11 +140,11 @@ class Width(nn.Module):
         return self._known
 
     def _must_trace(self) -> bool:
-        """Whether the operations themselves are needed, or ν cannot be read without waiting for an accelerator."""
+        """Whether tracing needs the single operations, or reading ν would wait for an accelerator."""
         return is_traced() or not self.log_nu.is_cpu
 
     def soft_units(self) -> Tensor:
-        """The width before it is rounded up, S⁻¹(1 − k): a tensor that gradients flow through."""
+        """The soft width S⁻¹(1 − k), as a tensor that gradients flow through."""
         # In double precision: an exponent just above 1 has few digits left in single.
         exact = torch.float64 if self.log_nu.device.type != "mps" else torch.float32
         nu = self.log_nu.to(exact).exp() + self.family.lower
@@ -152,7 +152,7 @@ class Width(nn.Module):
         return self.family.inverse_survival(p, nu).to(self.log_nu.dtype)
 
     def settle(self, log_nu: float) -> tuple[int, float]:
-        """The number of units that a stored value asks for, and the value, brought back if it is past a bound.
+        """The number of units for a stored value, and the value, moved back if it is beyond a bound.
 
         >>> Width(max_units=100).settle(math.log(0.001))
         (100, -3.77...)
@@ -186,12 +186,12 @@ class Width(nn.Module):
         self.move_(self._stored(self.family.value_inside(units, self.quantile)))
 
     def hold_(self) -> None:
-        """Lower the quantile to what the present units hold, so that they are what ν asks for from now on."""
+        """Lower the quantile to the share of the present units, so that ν asks for exactly these units."""
         self.quantile = min(self.family.share(self.units - 0.5, self.value), math.nextafter(1.0, 0.0))
         self.min_units = min(self.min_units, self.units)
 
     def set_units(self, units: int, capacity: int) -> None:
-        """Record a width and a capacity. Only `awn.core.resize` calls it: the tensors must have that size."""
+        """Record a width and a capacity. The tensors must have that size, so only `awn.core.resize` calls this."""
         if self.index.numel() != capacity or self.index.device != self.log_nu.device:
             self.index = torch.arange(capacity, dtype=self.log_nu.dtype, device=self.log_nu.device)
             self.active = torch.empty_like(self.index)
@@ -214,7 +214,7 @@ class Width(nn.Module):
     def capacity_for(self, units: int) -> int:
         """The capacity to allocate for a width: the next multiple of the block.
 
-        Wide layers round up to a sixteenth of their width, so that a unit costs the same at any width to add.
+        Wide layers round up to a sixteenth of their width, so that adding a unit costs the same at any width.
 
         >>> Width(block=8).capacity_for(231), Width(block=1).capacity_for(231)
         (232, 231)
@@ -223,18 +223,18 @@ class Width(nn.Module):
         return math.ceil(units / step) * step
 
     def fits(self, units: int) -> bool:
-        """Whether a width stays in the present capacity: not above it, and not more than two steps below."""
+        """Whether a width keeps the present capacity: at most the capacity, and at most two steps below it."""
         if units > self.capacity:
             return False
-        # By the present capacity's step, and not the width's: where the step changes, a swing must not reallocate.
+        # The step of the capacity, not of the width: small changes around a new step size must not reallocate.
         return self.capacity - units <= (0 if self.block == 1 else 2 * self._allocation_step(self.capacity))
 
     def get_extra_state(self) -> Tensor:
-        """What a state dict must hold besides ν: the number of units, the quantile and the amplitude."""
+        """The state besides ν: the number of units, the quantile and the amplitude."""
         return torch.tensor([float(self.units), self.quantile, self.amplitude], dtype=torch.float64)
 
     def set_extra_state(self, state: Tensor) -> None:
-        """Take over the number of units, the quantile and the amplitude of a state dict."""
+        """Set the number of units, the quantile and the amplitude from a state dict."""
         units, quantile, amplitude = state.tolist()
         if units > self.capacity:
             raise CheckpointError(
@@ -256,13 +256,13 @@ class Width(nn.Module):
     def _value(self, log_nu: float) -> float:
         if not math.isfinite(log_nu):
             raise NonFiniteError(f"ν is {log_nu}")
-        return self.family.lower + math.exp(min(log_nu, 700.0))  # e^710 is the first that a double cannot hold
+        return self.family.lower + math.exp(min(log_nu, 700.0))  # e^710 overflows a double
 
     def _allocation_step(self, units: int) -> int:
         return self.block if self.block == 1 else self.block * max(1, units // (16 * self.block))
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Width:
-        """Move or cast, but keep single precision at least: half precision cannot count past 2048 units."""
+        """Move or cast, but keep at least single precision: half precision cannot count beyond 2048 units."""
         before = self.log_nu.detach()
         gradient = None if self.log_nu.grad is None else self.log_nu.grad.clone()
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
@@ -270,21 +270,21 @@ class Width(nn.Module):
         if self.log_nu.dtype != dtype:
             self.log_nu.data = before.to(self.log_nu.device, dtype)
             self.log_nu.grad = None if gradient is None else gradient.to(self.log_nu.device, dtype)
-        self._count()  # what was moved may be rounded, or, from the meta device, empty
+        self._count()  # moved buffers may be rounded or, from the meta device, empty
         return self
 
     def _count(self) -> None:
-        """Fill the buffers anew."""
+        """Refill the buffers."""
         self.index, self.active = self.index[:0], self.active[:0]
         self.set_units(self.units, self.capacity)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without what can be computed again."""
+        """Leave out values that can be computed again."""
         return {**self.__dict__, "_known": None}
 
 
 def know_importances(widths: Sequence[Width]) -> None:
-    """Compute the importances of several widths together, for the forwards until their ν changes.
+    """Compute the importances of several widths together, for all forwards until ν changes.
 
     >>> widths = [Width(Exponential.for_units(units)) for units in (8, 20)]
     >>> know_importances(widths)
@@ -296,9 +296,9 @@ def know_importances(widths: Sequence[Width]) -> None:
 
 
 def even_amplitude(family: Importance, units: int) -> float:
-    """The amplitude at which the importance of `units` units is 1 in the mean square.
+    """The amplitude at which the mean square of the importance of `units` units is 1.
 
-    Weights that read them may then stay as they were before there was any importance.
+    The weights that read them can then keep their initialisation.
 
     >>> round(even_amplitude(Exponential.for_units(128, scale="unit"), 128), 2)
     2.14
@@ -309,7 +309,7 @@ def even_amplitude(family: Importance, units: int) -> float:
 
 
 def at_least_single(dtype: torch.dtype) -> torch.dtype:
-    """The dtype, or single precision if that has more digits."""
+    """The dtype, or single precision if that is more precise."""
     return torch.promote_types(dtype, torch.float32)
 
 
