@@ -181,7 +181,7 @@ def untouched(model: nn.Module) -> bool:
 def test_a_width_needs_makers_and_readers(kept):
     first, second = nn.Linear(3, 32), nn.Linear(32, 2)
     axes = [axis for axis in [*produced_by(first), *consumed_by(second)] if axis.role == kept]
-    with pytest.raises(AwnError, match="needs at least one producer, .* and one consumer"):
+    with pytest.raises(AwnError, match=r"needs at least one producer, .* and one consumer"):
         awn.advanced.connect_(Width(Exponential.for_units(20), block=32), axes)
     assert untouched(nn.Sequential(first, second))
 
