@@ -353,7 +353,7 @@ CONFIGS = {
     '{"lr": true}': "'lr' must be a number, got True",
     '{"random_state": 3}': "'random_state' cannot be set here: set the seed instead",
     '{"fixed_widths": [3]}': "'fixed_widths' cannot be set here",
-    '{"activation": "rleu"}': "no activation is called 'rleu'",
+    '{"activation": "rleu"}': "unknown activation 'rleu'",
     '{"class_weight": {"z": 2}}': "class_weight",
     '{"device": "abacus"}': "device='abacus'",
     "[1, 2]": "c.json must hold a JSON object",

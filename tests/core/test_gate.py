@@ -388,7 +388,7 @@ COMPUTED: dict[str, Callable[[nn.Module], nn.Module]] = {
 def test_a_computed_weight_is_not_gated(case: str) -> None:
     layer, x = COMPUTED[case](nn.Linear(UNITS, 6)).eval(), torch.randn(2, UNITS)
     before, kind = layer(x), type(layer)
-    with pytest.raises(awn.AwnError, match=r"is not a stored Parameter: .* Remove that first"):
+    with pytest.raises(awn.AwnError, match=r"not a stored Parameter: .* Remove the parametrization or pruning first"):
         gate_(layer, Width(Exponential.for_units(UNITS)), 1)
     assert type(layer) is kind
     torch.testing.assert_close(layer(x), before)

@@ -519,7 +519,7 @@ def test_other_numbers_that_were_lost_are_named_too() -> None:
     with torch.no_grad():
         model.hidden[0].width.log_nu.fill_(math.nan)
         tensors_of(model)["output.weight"][0, 0] = math.inf
-    with pytest.raises(awn.AwnError, match=r"Not finite either:.*output\.weight\. .*lower the learning rate"):
+    with pytest.raises(awn.AwnError, match=r"Also not finite:.*output\.weight\. .*lower the learning rate"):
         awn.resize_(model, optimizer)
 
 

@@ -109,7 +109,7 @@ def test_an_average_of_the_same_widths_is_left_alone() -> None:
 
 
 def test_an_average_of_another_model_is_refused() -> None:
-    with pytest.raises(ArgumentError, match="of the same model"):
+    with pytest.raises(ArgumentError, match="from the same model"):
         awn.advanced.follow_widths_(AveragedModel(build("1 layer")), adapted())
 
 

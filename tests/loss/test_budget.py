@@ -177,8 +177,8 @@ def test_a_short_training_ends_at_or_under_the_cap(kind, seed):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, "exactly one cap: max_units, max_params or max_flops"),
-        ({"max_units": 10, "max_flops": 1e6}, "exactly one cap: max_units, max_params or max_flops"),
+        ({}, "exactly one cap: set max_units, max_params or max_flops"),
+        ({"max_units": 10, "max_flops": 1e6}, "exactly one cap: set max_units, max_params or max_flops"),
         ({"max_units": 0}, "cap must be a finite number above 0, got 0"),
         ({"max_params": -5}, "cap .* got -5"),
         ({"max_flops": math.inf}, "cap .* got inf"),

@@ -154,9 +154,7 @@ def test_every_term_is_shown_when_the_loss_is_lost():
 
 
 def test_a_loss_for_each_sample_is_refused():
-    with pytest.raises(
-        AwnError, match=r"nll must be a tensor of one number, the mean over the batch; got shape \(8,\)"
-    ):
+    with pytest.raises(AwnError, match=r"nll must be a scalar tensor, the mean over the batch; got shape \(8,\)"):
         awn.objective(torch.zeros(8), network(), 10)
 
 

@@ -264,7 +264,7 @@ def test_an_annealed_prior_goes_by_the_time():
 
 def test_an_annealed_prior_needs_the_time():
     prior = Prior(width_mean=0.02, width_scale=Anneal(1.0, 0.1, 10, 30))
-    with pytest.raises(AwnError, match=r"annealed: tell objective\(\) the time"):
+    with pytest.raises(AwnError, match=r"annealed, so objective\(\) needs the time"):
         terms(network(), prior)
 
 

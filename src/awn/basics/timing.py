@@ -1,4 +1,4 @@
-"""Timing in turns: functions to compare run in short interleaved bursts, so that they share the load of the machine."""
+"""Timing in turns: functions run in short interleaved bursts, so that a busy machine slows all alike."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Averages: a copy of a model that is to follow the model's widths while it trains."""
+"""Averages of weights (EMA, SWA) that follow the widths of a model."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from awn.errors import ArgumentError
 def follow_widths_(average: nn.Module, model: nn.Module) -> dict[str, Resize]:
     """Bring an average of a model, or any copy of it, to the model's widths; returns the layers that changed.
 
-    Call it before each `update_parameters`. Units that the average does not have yet start as the model's own.
+    Call it before each `update_parameters`. Units that are new to the average start at the model's present values.
 
     >>> import awn
     >>> from torch.optim.swa_utils import get_ema_multi_avg_fn
@@ -32,7 +32,7 @@ def follow_widths_(average: nn.Module, model: nn.Module) -> dict[str, Resize]:
     if [group.name for group in here] != [group.name for group in there]:
         raise ArgumentError(
             f"the average has learned widths in {', '.join(repr(group.name) for group in here)}, the model in "
-            f"{', '.join(repr(group.name) for group in there)}. Make the average after adapt_, of the same model."
+            f"{', '.join(repr(group.name) for group in there)}. Build the average after adapt_, from the same model."
         )
     units = {group.name: group.width.units for group in there}
     capacities = {group.name: group.width.capacity for group in there}

@@ -18,10 +18,10 @@ Role = Literal["producer", "consumer"]
 class Axis:
     """Dimension `dim` of `module.name`, whose entries belong to the units of a learned width.
 
-    A producer's axis makes the units (a weight's rows, a bias, a batch norm's vectors); a consumer's
-    reads them (the next weight's columns), `repeat` entries a unit: more than one after a flatten.
-    New units are drawn at random, unless `fill` says which constant they start from.
-    `size_name` is the module's own record of the size, or several, kept true: `out_features`, `num_features`, …
+    A producer axis makes the units: a weight's rows, a bias, a batch norm's vectors. A consumer axis reads them: the
+    next weight's columns, with `repeat` entries per unit, more than one after a flatten. New units are drawn at random,
+    or start from the constant `fill`. `size_name` names the attributes of the module that record the size and are kept
+    up to date: `out_features`, `num_features`, …
     """
 
     module: nn.Module
@@ -38,7 +38,7 @@ class Axis:
         tensor = self.tensor
         dims = tensor.dim()
         if not 0 <= self.dim < dims:
-            raise ArgumentError(f"{self} has dimensions 0 to {dims - 1}, so dim={self.dim} is none of them.")
+            raise ArgumentError(f"{self} has dimensions 0 to {dims - 1}, so dim={self.dim} does not exist.")
         check_units("repeat", self.repeat)
 
     def __str__(self) -> str:
@@ -51,7 +51,7 @@ class Axis:
 
     @property
     def tensor(self) -> Tensor:
-        """The stored tensor: a weight before any gate."""
+        """The stored tensor: for a gated weight, the raw Parameter."""
         tensor: Tensor | None = self.module._parameters.get(self.name)
         if tensor is None:
             tensor = self.module._buffers.get(self.name)
@@ -59,7 +59,7 @@ class Axis:
             computed = isinstance(getattr(self.module, self.name, None), Tensor)
             raise ArgumentError(
                 f"{self} is computed from other tensors, by a parametrization such as weight norm or by pruning, so it "
-                "cannot be resized. Remove that first."
+                "cannot be resized. Remove the parametrization or pruning first."
                 if computed
                 else f"{self} is not a tensor, so it has no axis of units."
             )

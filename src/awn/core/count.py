@@ -1,4 +1,4 @@
-"""Shapes and numbers of parameters at given widths."""
+"""Shapes and parameter counts at given widths."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from awn.core.groups import WidthGroup, check_layers, find_groups
 def active_shape(
     tensor: Tensor, axes: Sequence[tuple[WidthGroup, Axis]], units: Mapping[str, int] | None = None
 ) -> list[int]:
-    """The shape of the part of a tensor that belongs to active units, at the present widths or at others."""
+    """The shape of the active part of a tensor, at the present or at other widths."""
     shape = list(tensor.shape)
     for group, axis in axes:
         shape[axis.dim] = (units or {}).get(group.name, group.width.units) * axis.repeat
@@ -22,7 +22,7 @@ def active_shape(
 
 
 def axes_by_tensor(groups: Sequence[WidthGroup]) -> dict[Tensor, list[tuple[WidthGroup, Axis]]]:
-    """Every tensor that some width governs, with all its governed axes: a hidden weight has two."""
+    """Every tensor that a width governs, with all its governed axes: a hidden weight has two."""
     table: dict[Tensor, list[tuple[WidthGroup, Axis]]] = {}
     for group in groups:
         for axis in group.axes:
@@ -31,9 +31,9 @@ def axes_by_tensor(groups: Sequence[WidthGroup]) -> dict[Tensor, list[tuple[Widt
 
 
 def count_parameters(model: nn.Module, units: Mapping[str, int] | None = None) -> int:
-    """The number of trained numbers in a model, those of inert units and the widths' own left out.
+    """The number of parameters of a model, without inert units and without ν.
 
-    `units` gives other widths than the present ones, by the layers' names.
+    `units` gives other widths than the present ones, by layer name.
 
     >>> import awn
     >>> model = awn.AdaptiveMLP(2, 2, importance=awn.Exponential.for_units(10))

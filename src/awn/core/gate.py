@@ -1,7 +1,7 @@
-"""Gates: the weight that reads a layer's units is multiplied by their importance wherever it is read.
+"""Gates: a consumer's weight is multiplied by the importance of the units that it reads.
 
 (f ⊙ h) Wᵀ = h (W · diag f)ᵀ, so a gate need not touch the activations. A gated layer has a subclass of its own class,
-`GatedLinear` for `nn.Linear`, with a property in the weight's place: `layer.weight` is the product, and the raw
+`GatedLinear` for `nn.Linear`, with a property in place of the weight: `layer.weight` is the product, and the raw
 Parameter stays in `layer._parameters["weight"]`, where optimizers, state dicts and DistributedDataParallel find it by
 its usual name. Changing `layer.__class__` gates a layer, and changing it back removes the gate.
 
@@ -11,7 +11,7 @@ Three traps shaped this file:
   `_read` turns it into another error.
 - `nn.Module.register_parameter` reads the property by `hasattr`, also in the middle of a resize, when sizes do not fit.
   It and `reset_parameters` run as the plain class.
-- `nn.init` would write to a product, which is thrown away. The product's version counter shows it at the next read.
+- `nn.init` would write to a product, which is then lost. The product's version counter reveals it at the next read.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ class Gate:
     width: Width
     dim: int
     repeat: int = 1
-    #: Notices a DistributedDataParallel that still holds Parameters which a resize has replaced.
+    #: Detects a DistributedDataParallel that still holds Parameters which a resize has replaced.
     watch: Watch | None = None
 
     def on(self, weight: Tensor) -> Tensor:
-        """The weight times the importance of the units that it reads."""
+        """The product of the weight and the importance of the units that it reads."""
         importance = self.importance(weight)
         if importance.is_meta != weight.is_meta:  # a loader has filled one of the two so far: only shapes are known
             return torch.empty_like(weight, device="meta")
@@ -66,26 +66,26 @@ class Gate:
 
 
 class Gated:
-    """The part that every gated class has besides the layer's own class."""
+    """The base that every gated class has besides the layer's own class."""
 
     #: The layer's own class, to which it returns when its last gate is removed.
     _plain: type[nn.Module]
-    #: Gates by the name of the weight that they are on.
+    #: The gates of each weight, by its name.
     _gates: dict[str, tuple[Gate, ...]]
     _parameters: dict[str, nn.Parameter | None]
 
     def __delattr__(self, name: str) -> None:
-        """Refuse to delete a gated weight, which is how torch begins to parametrize or prune it."""
+        """Raise for a gated weight: torch deletes a weight before it parametrizes or prunes it."""
         if name in self._gates:
             self.__dict__.pop("_written", None)
             raise GateError(
                 f"{name} of {self._plain.__name__} reads units of a learned width, so it cannot be deleted, pruned or "
-                "parametrized (weight norm, spectral norm). Call awn.finalize(model) first, and change its result."
+                "parametrized (weight norm, spectral norm). Call awn.finalize(model) first, and change the result."
             )
         super().__delattr__(name)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        """Pickle as the plain class does, and gate the copy: pickle could not find a gated class by its name."""
+        """Pickle as the plain class and gate the copy, since pickle cannot find a gated class by its name."""
         self._check_writes()
         reduced: tuple[Any, ...] = tuple(super().__reduce_ex__(protocol))
         make, arguments, *state = reduced
@@ -103,7 +103,7 @@ class Gated:
         return weight
 
     def _watch_writes(self, product: Tensor | None) -> None:
-        """Keep the version counter of a product that others may write to, and none of its memory."""
+        """Keep the version counter of a product, without its memory, to detect writes to it."""
         if type(product) is Tensor and not is_traced() and not product.is_inference():
             written = product.detach()
             written.data = product.new_empty(0)
@@ -115,8 +115,8 @@ class Gated:
         written = self.__dict__.pop("_written", None)
         if written is not None and written._version:
             raise GateError(
-                f"something such as torch.nn.init wrote to the weight of a {type(self).__name__}, which is computed at "
-                "every read, so the values were lost. Initialise the model before awn.adapt_, or write to the stored "
+                f"torch.nn.init, or other code, wrote to the weight of a {type(self).__name__}. Every read computes "
+                "this weight, so the values were lost. Initialise the model before awn.adapt_, or write to the stored "
                 'weight, layer._parameters["weight"].'
             )
 
@@ -165,7 +165,7 @@ def ungate_(layer: nn.Module, width: Width) -> None:
 
 
 def gates_of(layer: nn.Module) -> dict[str, tuple[Gate, ...]]:
-    """The gates of a layer, by the name of the weight that they are on.
+    """The gates of a layer, by the name of the gated weight.
 
     >>> gates_of(nn.Linear(3, 2))
     {}
@@ -174,7 +174,7 @@ def gates_of(layer: nn.Module) -> dict[str, tuple[Gate, ...]]:
 
 
 def plain_class(layer: nn.Module) -> type[nn.Module]:
-    """The class that a layer has without gates.
+    """The class of a layer without its gates.
 
     >>> plain_class(nn.Linear(3, 2))
     <class 'torch.nn.modules.linear.Linear'>
@@ -183,12 +183,12 @@ def plain_class(layer: nn.Module) -> type[nn.Module]:
 
 
 def check_gateable(layer: nn.Module, name: str) -> None:
-    """Refuse a weight that cannot be gated, with nothing changed."""
+    """Raise if a weight cannot be gated. Nothing is changed."""
     plain, weight = plain_class(layer), layer._parameters.get(name)
     if weight is None or getattr(plain, name, None) is not None:
         raise ArgumentError(
             f"{plain.__name__}.{name} is not a stored Parameter: a parametrization such as weight norm, or pruning, "
-            "computes it from other tensors. Remove that first."
+            "computes it from other tensors. Remove the parametrization or pruning first."
         )
     if nn.parameter.is_lazy(weight):
         raise ArgumentError(f"{plain.__name__}.{name} is lazy: it has no shape yet. Run the model once first.")
@@ -201,8 +201,8 @@ def check_gateable(layer: nn.Module, name: str) -> None:
         raise ArgumentError(f"{plain.__name__} is compiled by torch.jit.script. Make the model adaptive first.")
     if getattr(layer, "sparse", False) or getattr(layer, "max_norm", None) is not None:
         raise ArgumentError(
-            f"{plain.__name__} has sparse gradients, or renormalises its {name} in place (max_norm), neither of which "
-            "works on a product. Leave those options out."
+            f"{plain.__name__} has sparse gradients, or renormalises its {name} in place (max_norm). Neither works on "
+            "a computed weight. Leave these options out."
         )
 
 
@@ -217,7 +217,7 @@ def read_once(model: nn.Module) -> Iterator[None]:
     ...     print(layer.weight is layer.weight)
     True
     """
-    # A compiler finds common subexpressions by itself.
+    # A compiler eliminates common subexpressions itself.
     layers = [] if torch.compiler.is_compiling() else [one for one in model.modules() if isinstance(one, Gated)]
     layers = [layer for layer in layers if "_products" not in layer.__dict__]
     for layer in layers:
@@ -229,12 +229,12 @@ def read_once(model: nn.Module) -> Iterator[None]:
             del layer.__dict__["_products"]
 
 
-# Values are weak, so that classes made inside a function can be collected.
+# Values are weak, so that classes made inside a function can be garbage-collected.
 _classes: weakref.WeakValueDictionary[tuple[type, tuple[str, ...]], type] = weakref.WeakValueDictionary()
 
 
 def _gated_class(plain: type[nn.Module], names: tuple[str, ...]) -> Any:
-    """The one subclass of a layer's class that has a property in the place of each gated weight."""
+    """The cached subclass of a layer's class that has a property in place of each gated weight."""
     if (gated := _classes.get((plain, names))) is not None:
         return gated
     # torch.fx recognises the layers of torch.nn, its leaves, by the module of their class.
@@ -253,7 +253,7 @@ def _gated_class(plain: type[nn.Module], names: tuple[str, ...]) -> Any:
 
 
 def _make_gated(names: tuple[str, ...], make: Callable[..., nn.Module], arguments: tuple[Any, ...]) -> nn.Module:
-    """What unpickling calls: the state, with the gates in it, is set afterwards."""
+    """Called by pickle, which sets the state, including the gates, afterwards."""
     layer = make(*arguments)
     layer.__class__ = _gated_class(type(layer), names)
     return layer
@@ -271,10 +271,10 @@ def _as_plain(method: str) -> Callable[..., None]:
 
 
 def _read(layer: Any, name: str) -> Tensor | None:
-    """What `layer.weight` is to all who read it."""
+    """The getter of `layer.weight`."""
     if is_fx_symbolic_tracing():
         raise GateError(
-            f"torch.fx would keep the present value of {name} as a constant. Trace the model before it becomes "
+            f"torch.fx would record the present value of {name} as a constant. Trace the model before it becomes "
             "adaptive, or trace awn.finalize(model)."
         )
     try:
@@ -286,10 +286,10 @@ def _read(layer: Any, name: str) -> Tensor | None:
 
 
 def _linear_forward(self: Any, input: Tensor) -> Tensor:
-    """The forward of a gated linear layer: it scales the inputs or the weight, whichever has fewer entries."""
+    """The forward of a gated linear layer: it scales the input or the weight, whichever has fewer elements."""
     weight, gates = self._parameters["weight"], self._gates["weight"]
     inputs_are_few = (
-        not is_traced()  # which would bind the choice to the size of this batch
+        not is_traced()  # tracing would fix the choice for the size of this batch
         and "_products" not in self.__dict__
         and type(input) is Tensor
         and len(gates) == 1

@@ -1,6 +1,6 @@
-"""Groups: which tensor dimensions share a learned width.
+"""Groups: the tensor dimensions that share a learned width.
 
-Everything that changes, counts or saves widths is a loop over a model's groups; no layer knows its neighbours.
+Code that changes, counts or saves widths loops over a model's groups. No layer knows its neighbours.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ WIDTH_NAME = "width"
 
 @dataclass(frozen=True)
 class WidthGroup:
-    """A learned width, and the path of the layer that carries it: its first producer."""
+    """A learned width, and the path of its first producer, on which it is registered."""
 
     name: str
     width: Width
 
     @property
     def axes(self) -> tuple[Axis, ...]:
-        """Every tensor dimension that has this width, producers first."""
+        """All axes of this width, producers first."""
         return self.width.axes
 
     @property
     def consumers(self) -> list[Axis]:
-        """The axes that read the units."""
+        """The consumer axes, which read the units."""
         return [axis for axis in self.axes if axis.role == "consumer"]
 
     def weights(self) -> Iterator[nn.Parameter]:
-        """The weights and biases of the layers that make or read the units; norms are not among them."""
+        """The weights and biases of the producers and consumers, without norms."""
         for layer in dict.fromkeys(axis.module for axis in self.axes if axis.fill is None):
             yield from (weight for weight in layer._parameters.values() if weight is not None)
 
@@ -60,7 +60,7 @@ def find_groups(model: nn.Module) -> list[WidthGroup]:
 
 
 def _collect_widths(module: nn.Module, path: str, found: dict[Width, str]) -> None:
-    # A walk of our own: it happens at every step, and named_modules() takes several times as long.
+    # Runs at every step, and is several times as fast as named_modules().
     for name, child in module._modules.items():
         if isinstance(child, Width):
             found.setdefault(child, path)
@@ -69,7 +69,7 @@ def _collect_widths(module: nn.Module, path: str, found: dict[Width, str]) -> No
 
 
 def require_groups(model: nn.Module) -> list[WidthGroup]:
-    """The groups of a model, which must have some."""
+    """The groups of a model; raises if it has none."""
     groups = find_groups(model)
     if not groups:
         raise ArgumentError(
@@ -80,21 +80,21 @@ def require_groups(model: nn.Module) -> list[WidthGroup]:
 
 
 def check_layers(groups: Sequence[WidthGroup], names: Iterable[str]) -> None:
-    """Refuse a name that no group has."""
+    """Raise for a name that no group has."""
     known = [group.name for group in groups]
     for name in names:
         if name not in known:
             raise ArgumentError(
-                f"no layer {name!r} has a learned width. Those that have: {', '.join(map(repr, known))}."
+                f"no layer {name!r} has a learned width. Adaptive layers: {', '.join(map(repr, known))}."
             )
 
 
 def connect_(width: Width, axes: Sequence[Axis]) -> None:
     """Give the axes one learned width: register it on the first producer, and gate every consumer.
 
-    The tensors must already have the width's capacity. Their weights stay as they are. To draw them as the paper does,
-    which allows for the importance, call `awn.advanced.kaiming_plus_` on the model's groups. To have a plain
-    `model.load_state_dict` follow widths, call `awn.advanced.follow_state_dicts_(model)` once.
+    The tensors must already have the width's capacity. Their values stay as they are. To initialise them as the paper
+    does, call `awn.advanced.kaiming_plus_` on the model's groups. Call `awn.advanced.follow_state_dicts_(model)` once
+    so that `model.load_state_dict` accepts other widths.
 
     >>> from awn import Exponential
     >>> from awn.core.axes import consumed_by, produced_by
@@ -117,10 +117,10 @@ def connect_(width: Width, axes: Sequence[Axis]) -> None:
 
 
 def disconnect_(width: Width, *, fold: bool) -> None:
-    """Undo `connect_`: layers get their own classes back, and keep their Parameters.
+    """Undo `connect_`: layers return to their own classes and keep their Parameters.
 
-    `fold=True` multiplies the importance into the weights that read the units, so that the layers compute the same as
-    before. `fold=False` leaves the weights as they are.
+    `fold=True` multiplies the importance into the consumers' weights, so that the layers compute the same as before.
+    `fold=False` leaves the weights as they are.
 
     >>> import awn
     >>> model = awn.AdaptiveMLP(2, 2)
@@ -148,12 +148,14 @@ def _by_role(axes: Sequence[Axis]) -> tuple[list[Axis], list[Axis]]:
 
 
 def check_connection(width: Width, axes: Sequence[Axis]) -> None:
-    """Refuse what `connect_` cannot do, with nothing changed."""
+    """Raise if `connect_` cannot connect the axes. Nothing is changed."""
     producers, consumers = _by_role(axes)
     if width.axes:
-        raise ArgumentError("this width is connected already; connect all its axes at once, or make another width.")
+        raise ArgumentError("this width is already connected. Connect all its axes at once, or make another width.")
     if not producers or not consumers:
-        raise ArgumentError("a learned width needs a layer that makes its units and a layer that reads them.")
+        raise ArgumentError(
+            "a learned width needs at least one producer, which makes its units, and one consumer, which reads them."
+        )
     for axis in (*producers, *consumers):
         expected = width.capacity * axis.repeat
         if axis.tensor.shape[axis.dim] != expected:
@@ -167,16 +169,16 @@ def check_connection(width: Width, axes: Sequence[Axis]) -> None:
                 raise ArgumentError(f"{axis} already reads the units of a learned width along dimension {axis.dim}.")
     places = [(axis.module, axis.name, axis.dim) for axis in (*producers, *consumers)]
     if len(set(places)) < len(places):
-        raise ArgumentError("one dimension of a tensor is named twice among the axes.")
+        raise ArgumentError("two axes name the same dimension of a tensor. List each dimension once.")
     weighted = {axis.module for axis in producers if axis.fill is None and axis.tensor.dim() > 1}
     for axis in producers:
         if axis.fill is None and axis.module not in weighted:
             raise ArgumentError(
-                f"{axis} has units that no weight of its layer makes: say what new ones start from, fill=…."
+                f"{axis} belongs to units that no weight of its layer makes. Set fill=…, the value of new units."
             )
     for module in dict.fromkeys(axis.module for axis in producers):
         if any(isinstance(child, Width) for child in module.children()):
-            raise ArgumentError(f"{module} already has a learned width; connect all its axes at once.")
+            raise ArgumentError(f"{module} already has a learned width. Connect all its axes at once.")
     if hasattr(producers[0].module, WIDTH_NAME):
         raise ArgumentError(
             f"{type(producers[0].module).__name__} has an attribute {WIDTH_NAME!r} of its own, where its learned width "
@@ -192,7 +194,7 @@ def tensor_names(model: nn.Module) -> dict[Tensor, str]:
 
 
 def non_finite_tensors(model: nn.Module) -> list[str]:
-    """The names of a model's tensors in which numbers were lost."""
+    """The names of a model's tensors that are not finite."""
     return [name for tensor, name in tensor_names(model).items() if not torch.isfinite(tensor).all()]
 
 

@@ -1,23 +1,23 @@
-"""Importance families: how much each of a layer's units counts.
+"""Importance families: the factors that multiply a layer's units.
 
 A family is a survival function S(x; value): 1 at x = 0, falling to 0, with one learned `value`.
-From S and its inverse follows all the rest:
+Everything else follows from S and its inverse:
 
 - the importance of unit j is the mass between j and j + 1: f(j) = S(j) − S(j + 1);
-- the width at quantile k is where the mass so far reaches k: D = ⌈S⁻¹(1 − k)⌉.
+- the width at quantile k is the number of units whose mass reaches k: D = ⌈S⁻¹(1 − k)⌉.
 
-To write your own family, subclass `Importance` as a frozen dataclass and state those two functions:
+To write your own family, subclass `Importance` as a frozen dataclass and define these two functions:
 
 >>> from dataclasses import dataclass
 >>> @dataclass(frozen=True)
-... class Gaussian(Importance):
-...     learned = "deviation"
-...     deviation: float = 100.0
+... class HalfNormal(Importance):
+...     learned = "sigma"
+...     sigma: float = 100.0
 ...     def survival(self, x, value):
 ...         return torch.erfc(x / (value * 2**0.5))
 ...     def inverse_survival(self, p, value):
 ...         return value * 2**0.5 * torch.erfinv(1 - p)
->>> Gaussian.for_units(128).width(quantile=0.9)
+>>> HalfNormal.for_units(128).width(quantile=0.9)
 128
 """
 
@@ -44,9 +44,9 @@ FamilyT = TypeVar("FamilyT", bound="Importance")
 
 @dataclass(frozen=True)
 class Importance(ABC):
-    """A decreasing importance over an endless list of units, with one learned value.
+    """A decreasing importance over an infinite list of units, with one learned value.
 
-    `learned` names the field from which the learned value starts; the value stays above `lower`.
+    `learned` names the field with the initial learned value. The value stays above `lower`.
     `scale="mass"` uses f(j) itself, as in the paper, so that all importances sum to one;
     `scale="unit"` divides by f(0), so that the first unit has importance 1.
     """
@@ -77,7 +77,7 @@ class Importance(ABC):
     def mass(self, index: Tensor, value: Tensor) -> Tensor:
         """f(j) = S(j) − S(j + 1), in double precision, since the two are nearly equal at large widths.
 
-        The families below state it in a closed form that loses no digits in single precision either.
+        The families below have closed forms that are also exact in single precision.
         """
         exact = torch.float64 if index.device.type != "mps" else index.dtype  # MPS has no float64
         j, v = index.to(exact), value.to(exact)
@@ -85,11 +85,11 @@ class Importance(ABC):
 
     @property
     def start(self) -> float:
-        """The learned value's starting point."""
+        """The initial learned value."""
         return float(getattr(self, self.learned))
 
     def importance(self, index: Tensor, value: Tensor) -> Tensor:
-        """F at the units in `index`, whose first entry is unit 0, on this family's scale.
+        """The importance of the units in `index`, whose first entry is unit 0, on this family's scale.
 
         >>> Exponential(scale="unit").importance(torch.arange(3.0), torch.tensor(0.5))
         tensor([1.0000, 0.6065, 0.3679])
@@ -102,16 +102,16 @@ class Importance(ABC):
         return mass / mass[..., :1]
 
     def slope(self, index: Tensor, value: Tensor, mass: Tensor) -> Tensor | None:
-        """The derivative of `mass` with respect to the value; None leaves it to autograd.
+        """The derivative of `mass` with respect to the learned value; None leaves it to autograd.
 
-        A family that states it in a closed form trains faster. `mass` is f at the same index and value.
+        A family that has a closed form of it trains faster. `mass` is f at the same index and value.
         """
         return None
 
     def importance_and_slope(self, index: Tensor, value: Tensor) -> tuple[Tensor, Tensor] | None:
-        """The importance and its derivative with respect to the value; None if the family states no slope.
+        """The importance and its derivative with respect to the learned value; None if the family has no slope.
 
-        `value` may be a column of values, for several layers at once.
+        `value` may be a column of values, one per layer.
 
         >>> importance, slope = Exponential(scale="unit").importance_and_slope(torch.arange(3.0), torch.tensor([[0.5]]))
         >>> slope[0, 1:]
@@ -142,11 +142,11 @@ class Importance(ABC):
         check_quantile(quantile)
         try:
             return self.number_beyond(1 - quantile, self.start if value is None else value)
-        except ArithmeticError:  # past the largest number there is
+        except ArithmeticError:  # overflow
             return math.inf
 
     def number_beyond(self, p: float, value: float) -> float:
-        """`inverse_survival` of plain numbers. It is asked at every step, so the families below do it without tensors.
+        """`inverse_survival` of plain numbers. Every step needs it, so the families below compute it without tensors.
 
         >>> Exponential().number_beyond(0.1, value=0.01)
         230.25...
@@ -155,7 +155,7 @@ class Importance(ABC):
         return self.inverse_survival(exact[0], exact[1]).item()
 
     def value_for(self, soft_width: float, quantile: float = 0.9) -> float:
-        """The learned value at which the soft width, before rounding, is `soft_width`.
+        """The learned value at which the soft width is `soft_width`.
 
         >>> round(Exponential().value_for(230.26), 5)
         0.01
@@ -163,14 +163,14 @@ class Importance(ABC):
         return _value_for(self, soft_width, quantile)
 
     def value_inside(self, units: int, quantile: float = 0.9) -> float:
-        """A learned value well inside the range that gives `units` units: rounding it cannot change the width."""
+        """A learned value inside the range that gives `units` units, so that rounding cannot change the width."""
         try:
             return self.value_for(units - 0.5, quantile)
         except ArgumentError:
-            return self.value_for(units - 0.1, quantile)  # near the smallest width that the family has
+            return self.value_for(units - 0.1, quantile)  # close to the smallest width of the family
 
     def share(self, units: float, value: float) -> float:
-        """The share of the importance that lies before `units`.
+        """The share of the importance that the first `units` units hold.
 
         >>> round(Exponential().share(231, value=0.01), 4)
         0.9007
@@ -179,7 +179,7 @@ class Importance(ABC):
         return 1.0 - self.survival(exact[0], exact[1]).item()
 
     def starting_at(self: FamilyT, value: float) -> FamilyT:
-        """The same family with another start of its learned value.
+        """The same family with another initial value.
 
         >>> Exponential(scale="unit").starting_at(0.05)
         Exponential(scale='unit', rate=0.05)
@@ -189,7 +189,7 @@ class Importance(ABC):
 
     @classmethod
     def for_units(cls: type[FamilyT], units: int, quantile: float = 0.9, **options: Any) -> FamilyT:
-        """The family's member that starts at a width of `units`.
+        """The family with the initial value that gives a width of `units`.
 
         >>> Exponential.for_units(128).width(quantile=0.9)
         128
@@ -201,7 +201,7 @@ class Importance(ABC):
 
 @dataclass(frozen=True)
 class Exponential(Importance):
-    """The paper's family: S(x) = e^(−rate·x). A unit counts for a fixed share of the one before it."""
+    """The paper's family: S(x) = e^(−rate·x). Every unit has a fixed share of the importance of the one before it."""
 
     learned = "rate"
 
@@ -212,7 +212,7 @@ class Exponential(Importance):
         return torch.exp(-value * x)
 
     def inverse_survival(self, p: Tensor, value: Tensor) -> Tensor:
-        """X = −ln p / rate."""
+        """Solve S(x) = p: x = −ln p / rate."""
         return -torch.log(p) / value
 
     def number_beyond(self, p: float, value: float) -> float:
@@ -255,7 +255,7 @@ class PowerLaw(Importance):
         return torch.exp((1 - value) * torch.log1p(x / (1 + self.saturation)))
 
     def inverse_survival(self, p: Tensor, value: Tensor) -> Tensor:
-        """X = x₀ (p^(−1/(exponent − 1)) − 1)."""
+        """Solve S(x) = p: x = x₀ (p^(−1/(exponent − 1)) − 1)."""
         return (1 + self.saturation) * torch.expm1(-torch.log(p) / (value - 1))
 
     def number_beyond(self, p: float, value: float) -> float:
@@ -276,10 +276,10 @@ class PowerLaw(Importance):
 
 @dataclass(frozen=True)
 class Sigmoid(Importance):
-    """A plateau with an edge: all units up to `midpoint` count about the same, those beyond it little.
+    """A plateau with an edge: units up to `midpoint` have about the same importance, units beyond it little.
 
     S(x) = softplus((midpoint − x)/steepness) / softplus(midpoint/steepness), whose slope is a sigmoid.
-    A network with this family cannot be cut for free: its last units count as much as its first.
+    A network with this family loses accuracy when it is truncated: its last units are as important as its first.
     """
 
     learned = "midpoint"
@@ -296,12 +296,12 @@ class Sigmoid(Importance):
         return F.softplus((value - x) / self.steepness) / F.softplus(value / self.steepness)
 
     def inverse_survival(self, p: Tensor, value: Tensor) -> Tensor:
-        """X = midpoint − steepness · softplus⁻¹(p · softplus(midpoint/steepness))."""
+        """Solve S(x) = p: x = midpoint − steepness · softplus⁻¹(p · softplus(midpoint/steepness))."""
         level = p * F.softplus(value / self.steepness)
         return value - self.steepness * (level + torch.log(-torch.expm1(-level)))
 
     def number_beyond(self, p: float, value: float) -> float:
-        """Midpoint − steepness · softplus⁻¹(p · softplus(midpoint/steepness))."""
+        """Solve S(x) = p for plain numbers; see `inverse_survival`."""
         scaled = value / self.steepness
         level = p * (scaled + math.log1p(math.exp(-scaled)))
         return value - self.steepness * (level + math.log(-math.expm1(-level)))
@@ -326,7 +326,7 @@ class Sigmoid(Importance):
 
 
 def round_up(soft_width: float) -> int:
-    """The number of units of a width before rounding; one that is whole but for rounding errors stays as it is.
+    """Round a soft width up to a number of units, ignoring rounding errors just above a whole number.
 
     >>> round_up(9.000000000000002), round_up(9.1), round_up(0.2)
     (9, 10, 1)
@@ -336,7 +336,7 @@ def round_up(soft_width: float) -> int:
 
 @functools.lru_cache(maxsize=4096)
 def _value_for(family: Importance, soft_width: float, quantile: float) -> float:
-    """Bisection on the logarithm of the value: S⁻¹ rises or falls with it, but never both."""
+    """Bisection on the logarithm of the value, since S⁻¹ is monotonic in it."""
     check_quantile(quantile)
     if not (math.isfinite(soft_width) and soft_width > 0):
         raise ArgumentError(f"a width must be a finite number above 0, got {soft_width}.")

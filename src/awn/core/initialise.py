@@ -1,11 +1,11 @@
-"""How units start: Kaiming+ for fresh layers, and three ways of drawing units that are added later.
+"""Initialisation: Kaiming+ for fresh layers, and three kinds of new units.
 
-Kaiming+ keeps the variance of activations constant from layer to layer although units are scaled by their
-importance: Var[w] = gain² / Σ f², over the units that a weight reads; a weight that reads plain inputs has f = 1.
-The gain is √2 for the ReLU family, 1 for the tanh family. Biases of hidden layers start as torch's do, U(±1/√inputs).
+Kaiming+ keeps the variance of activations constant from layer to layer although the importance scales units:
+Var[w] = gain² / Σ f², summed over the units that a weight reads; a weight that reads plain inputs has f = 1. The gain
+is √2 for the ReLU family, 1 for the tanh family. Biases of hidden layers start as in torch, U(±1/√inputs).
 
-New units: `"rescaled"` draws them as a fresh network would; `"zero"` does too, but with outgoing weights of zero, so
-that growing does not change what the network computes; `"normal"` draws every weight from N(0, 1), as the paper does.
+New units: `"rescaled"` draws them as in a fresh network. `"zero"` does the same but sets the outgoing weights to zero,
+so that growing does not change the outputs. `"normal"` draws every weight from N(0, 1), as the paper does.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def gain_of(activation: nn.Module) -> float:
 
 
 def kaiming_plus_(groups: Sequence[WidthGroup], generator: torch.Generator | None = None) -> None:
-    """Draw all active units of fresh layers anew; inert ones are zero.
+    """Initialise all active units by Kaiming+; inert slots are zero.
 
     >>> import awn
     >>> model = awn.AdaptiveMLP(2, 2, hidden_layers=2)
@@ -49,7 +49,7 @@ def kaiming_plus_(groups: Sequence[WidthGroup], generator: torch.Generator | Non
     """
     inputs = active_inputs(groups)
     for tensor, axes in axes_by_tensor(groups).items():
-        if tensor.is_meta:  # a shape without numbers
+        if tensor.is_meta:  # a shape without values
             continue
         with torch.no_grad():
             part = active_part(tensor.zero_(), axes)
@@ -57,7 +57,7 @@ def kaiming_plus_(groups: Sequence[WidthGroup], generator: torch.Generator | Non
 
 
 def kaiming_plus_deviation(weight: Tensor, axes: GovernedAxes) -> float:
-    """The deviation of a weight whose governed axes are `axes`."""
+    """The standard deviation of a weight with the governed axes `axes`."""
     for group, axis in axes:
         if axis.role == "consumer":
             return group.width.gain / math.sqrt(_fan_in(weight, axis) * _sum_of_squares(group))
@@ -72,10 +72,10 @@ def draw_new_units(
     inputs: Mapping[nn.Module, int],
     generator: torch.Generator | None,
 ) -> list[tuple[Tensor, Tensor]]:
-    """How the units of `tensor` start that are new: along each governed axis, those from `first_new` on.
+    """Initial values of the new units of `tensor`: along each governed axis, those from `first_new` on.
 
-    Returns views of the tensor with the values that are to be put there, in order. The widths, and `inputs`, must
-    already be the new ones. Only active units are drawn, so that the random numbers do not depend on the capacity.
+    Returns views of the tensor with the values to write there, in order. The widths and `inputs` must already be the
+    new ones. Only active units are drawn, so that the random numbers do not depend on the capacity.
     """
     drawn = []
     part = active_part(tensor, axes)
@@ -95,7 +95,7 @@ def draw_new_units(
 
 
 def generator_apart(model: nn.Module) -> torch.Generator | None:
-    """A generator for values that are about to be overwritten: drawing them must not use up the run's random numbers.
+    """A separate generator, for values that are overwritten: they must not advance the run's random state.
 
     >>> generator_apart(nn.Linear(2, 2)).device
     device(type='cpu')
@@ -105,7 +105,7 @@ def generator_apart(model: nn.Module) -> torch.Generator | None:
 
 
 def active_inputs(groups: Sequence[WidthGroup]) -> dict[nn.Module, int]:
-    """How many active inputs the units of each layer read."""
+    """The number of active inputs of each layer's units."""
     inputs = {}
     for tensor, axes in axes_by_tensor(groups).items():
         shape = active_shape(tensor, axes)
@@ -116,7 +116,7 @@ def active_inputs(groups: Sequence[WidthGroup]) -> dict[nn.Module, int]:
 
 
 def active_part(tensor: Tensor, axes: GovernedAxes) -> Tensor:
-    """A view of the part of a tensor that belongs to active units."""
+    """A view of the active part of a tensor."""
     return tensor[tuple(slice(size) for size in active_shape(tensor, axes))]
 
 
@@ -138,7 +138,7 @@ def _as_fresh(
 
 
 def _fan_in(weight: Tensor, axis: Axis) -> float:
-    """How many entries an output reads, for a consumer a unit: the kernel's size times the repeat."""
+    """The number of entries that an output reads; for a consumer, per unit: the kernel size times `repeat`."""
     if weight.dim() < 2 or axis.dim > 1:
         raise ArgumentError(f"a weight of shape {tuple(weight.shape)} has no inputs and outputs to tell apart.")
     kernel = weight[0, 0].numel()

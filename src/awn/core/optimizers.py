@@ -1,4 +1,4 @@
-"""Optimizers: whether one fits a model whose widths change."""
+"""Optimizers: checks that one fits a model whose widths change."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ Optimizers: TypeAlias = Optimizer | Iterable[Optimizer] | None
 
 # Marks a parameter group whose weight decay includes the prior on the weights.
 HAS_PRIOR = "has_weight_prior"
-# Optimizers that add weight decay to the gradient. Others shrink the weights apart from it, which is not a prior.
+# Optimizers that add weight decay to the gradient. Decoupled weight decay is not equivalent to a prior.
 _DECAY_IN_GRADIENT = (SGD, Adam, RMSprop, Adagrad, NAdam, RAdam, Adadelta)
 
 
 def list_optimizers(optimizer: Optimizers) -> list[Optimizer]:
-    """One optimizer, several, or None, as a list; those that cannot be resized are refused.
+    """One optimizer, several, or None, as a list; raises for optimizers that cannot be resized.
 
     >>> list_optimizers(None)
     []
@@ -33,17 +33,17 @@ def list_optimizers(optimizer: Optimizers) -> list[Optimizer]:
         if not isinstance(one, Optimizer):
             raise ArgumentError(f"optimizer must be a torch optimizer, several, or None; got {type(one).__name__}.")
         if isinstance(one, Rprop):
-            raise OptimizerError("Rprop keeps a step size for every weight, which a new unit has not. Use Adam or SGD.")
+            raise OptimizerError("Rprop keeps a step size for every weight, and new units have none. Use Adam or SGD.")
         if isinstance(one, LBFGS):
             raise OptimizerError(
                 "LBFGS keeps the history of all parameters in one flat vector, so its state cannot follow a change of "
-                "width. Use Adam or SGD, or finalize the model and train on with LBFGS."
+                "width. Use Adam or SGD, or finalize the model and continue with LBFGS."
             )
     return optimizers
 
 
 def check_optimizers(model: nn.Module, tensors: Sequence[Tensor], optimizers: Sequence[Optimizer]) -> None:
-    """Every trained tensor must be in an optimizer, and every state must be one that can be resized."""
+    """Raise unless every trained tensor is in an optimizer, and all its state can be resized."""
     if not optimizers:
         return
     held = {parameter for optimizer in optimizers for group in optimizer.param_groups for parameter in group["params"]}
@@ -68,7 +68,7 @@ def check_optimizers(model: nn.Module, tensors: Sequence[Tensor], optimizers: Se
 
 
 def check_prior_decay(groups: Sequence[WidthGroup], optimizers: Sequence[Optimizer]) -> None:
-    """The prior on the weights must be applied once: by the objective, or by the optimizer as weight decay."""
+    """Raise unless the prior on the weights is applied once: by the objective, or by the optimizer as decay."""
     expected = any(group.width.prior_decay is not None for group in groups)
     holding = [
         (optimizer, options) for optimizer in optimizers for options in optimizer.param_groups if HAS_PRIOR in options
@@ -87,9 +87,9 @@ def check_prior_decay(groups: Sequence[WidthGroup], optimizers: Sequence[Optimiz
     for optimizer, options in holding:
         if not isinstance(optimizer, _DECAY_IN_GRADIENT) or options.get("decoupled_weight_decay"):
             raise OptimizerError(
-                f"{type(optimizer).__name__} decays weights apart from the gradient, or awn does not know how it does, "
-                "so its weight decay is not the prior on the weights. Use Adam or SGD, or leave prior out of "
-                "awn.param_groups: the objective then has the term."
+                f"{type(optimizer).__name__} decouples weight decay from the gradient, or is unknown to awn, so its "
+                "weight decay is not the prior on the weights. Use Adam or SGD, or leave prior out of "
+                "awn.param_groups: the objective then includes the term."
             )
 
 
@@ -100,7 +100,7 @@ def _can_follow(value: Any, parameter: Tensor) -> bool:
 
 
 def warn_of_decay(groups: Sequence[WidthGroup], optimizers: Sequence[Optimizer]) -> None:
-    """Weight decay takes log ν to 0, which is a width that nobody asked for; AdamW decays unless told otherwise."""
+    """Warn if weight decay pulls log ν to 0, an arbitrary width. AdamW decays by default."""
     learned = {group.width.log_nu: group.name for group in groups}
     decayed = [
         learned[parameter]

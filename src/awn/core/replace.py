@@ -1,9 +1,8 @@
-"""Replace: the tensors of resized layers, and the state that optimizers keep for them.
+"""Replace: new tensors for resized layers, and for the optimizer state that belongs to them.
 
-The only file that replaces Parameters. `prepare` makes every new tensor, and everything in it may fail. `commit_` puts
-them in place, and nothing in it can fail. A Parameter that changes its shape is replaced, never given other `.data`:
-autograd remembers the shape of a Parameter for as long as an earlier loss is alive. Slots of inert units hold zeros, in
-the state of an optimizer too.
+Only this file replaces Parameters. `prepare` makes every new tensor and may fail. `commit_` puts them in place and
+cannot fail. A Parameter that changes shape is replaced, never given other `.data`: autograd remembers the shape of a
+Parameter as long as an earlier loss is alive. Slots of inert units hold zeros, also in the state of an optimizer.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ State: TypeAlias = dict[str, Any]
 
 @dataclass(frozen=True)
 class Move:
-    """Where a layer goes: to which width, in which capacity."""
+    """A layer's change of width, and its new capacity."""
 
     before: int
     after: int
@@ -35,7 +34,7 @@ class Move:
 
 @dataclass(frozen=True)
 class Prepared:
-    """All that a change needs: the tensors that replace others, their optimizer states, and the new units' values."""
+    """A prepared change: the replacement tensors, their optimizer states, and the values of new units."""
 
     new: dict[Tensor, Tensor]
     states: list[dict[Tensor, State]]
@@ -50,7 +49,7 @@ def prepare(
     moves: Mapping[str, Move],
     generator: torch.Generator | None,
 ) -> Prepared:
-    """Make all that can fail, and set the widths; after a failure all is as it was."""
+    """Make the new tensors and set the widths; a failure leaves everything as it was."""
     before = [(group.width, group.width.snapshot()) for group in groups if group.name in moves]
     try:
         new = {
@@ -74,13 +73,13 @@ def prepare(
     except BaseException as error:
         for width, snapshot in before:
             width.restore(snapshot)
-        # TypeError: a size past what a long holds
+        # TypeError: a size that does not fit in a long
         if isinstance(error, AwnError) or not isinstance(error, RuntimeError | MemoryError | TypeError):
             raise
         widest = max(moves, key=lambda name: moves[name].after)
         raise ResizeError(
             f"layer {widest!r} cannot be resized to {moves[widest].after:,} units; it stays at {moves[widest].before}. "
-            "If memory is short, set max_units or a lower learning rate for ν (width_lr). Torch says: "
+            "If memory is short, set max_units or lower the learning rate of ν (width_lr). Torch says: "
             + str(error).splitlines()[0]
         ) from error
 
@@ -91,7 +90,7 @@ def commit_(
     moves: Mapping[str, Move],
     prepared: Prepared,
 ) -> None:
-    """Put everything in its place; nothing here can fail."""
+    """Put the prepared tensors in place; nothing here can fail."""
     kept = {tensor: axes for tensor, axes in tensors.items() if tensor not in prepared.new}
     dropped = {name: (move.after, move.before) for name, move in moves.items()}
     clear_slots_(kept, optimizers, dropped)
@@ -111,7 +110,7 @@ def commit_(
 
 
 def _refuse_late_gradient(replaced: Tensor) -> None:
-    """Autograd would leave the gradient of an earlier loss on a Parameter that nothing trains any more."""
+    """Otherwise the gradient of an earlier loss would be lost on a Parameter that is no longer trained."""
     raise ResizeError(
         f"a gradient arrives at a Parameter of shape {tuple(replaced.shape)} that a resize has replaced since the loss "
         "was computed. Call resize_ between an optimizer's step and the next forward, not between a forward and its "
@@ -132,7 +131,7 @@ def _new_shape(tensor: Tensor, axes: GovernedAxes, moves: Mapping[str, Move]) ->
 
 
 def _fresh(tensor: Tensor, axes: GovernedAxes, moves: Mapping[str, Move]) -> Tensor:
-    """A tensor of the new shape with the kept units in it; a Parameter brings its gradient along."""
+    """A tensor of the new shape with the kept units; a Parameter keeps its gradient."""
     fresh = tensor.new_zeros(_new_shape(tensor, axes, moves))
     overlap = tuple(slice(min(old, new)) for old, new in zip(tensor.shape, fresh.shape, strict=True))
     fresh[overlap] = tensor[overlap]
@@ -160,7 +159,7 @@ def _fresh_state(parameter: Tensor, state: State, axes: GovernedAxes, moves: Map
 def clear_slots_(
     tensors: Mapping[Tensor, GovernedAxes], optimizers: Sequence[Optimizer], slots: Mapping[str, tuple[int, int]]
 ) -> None:
-    """Zero the slots from … to … of each layer in tensors, in their gradients, and in the state of optimizers."""
+    """Zero a range of slots per layer in tensors, in their gradients, and in the state of optimizers."""
     for tensor, axes in tensors.items():
         states = [optimizer.state[tensor] for optimizer in optimizers if tensor in optimizer.state]
         like_it = [value for state in states for value in state.values() if isinstance(value, Tensor)]
@@ -170,7 +169,7 @@ def clear_slots_(
 
 
 def _clear_(tensor: Tensor, axes: GovernedAxes, slots: Mapping[str, tuple[int, int]]) -> None:
-    """Zero slots of units, as far as the tensor has them."""
+    """Zero a range of slots, as far as the tensor has them."""
     for group, axis in axes:
         first, last = slots.get(group.name, (0, 0))
         start, end = first * axis.repeat, min(last * axis.repeat, tensor.shape[axis.dim])
@@ -179,7 +178,7 @@ def _clear_(tensor: Tensor, axes: GovernedAxes, slots: Mapping[str, tuple[int, i
 
 
 def _rewire_(optimizer: Optimizer, new: Mapping[Tensor, Tensor], states: Mapping[Tensor, State]) -> None:
-    """Put the new Parameters in the places of the old ones; groups, options and schedulers stay as they are."""
+    """Replace old Parameters by new ones in an optimizer; groups, options and schedulers stay as they are."""
     for group in optimizer.param_groups:
         group["params"] = [new.get(parameter, parameter) for parameter in group["params"]]
     for old, state in states.items():

@@ -1,6 +1,6 @@
-"""Resize: change the number of units of a model between two steps, together with its optimizers.
+"""Resize: change the widths of a model between two steps, together with its optimizers.
 
-Everything is checked, and every new tensor made (`replace.py`), before anything changes.
+All checks are made, and all new tensors (`replace.py`), before anything changes.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ def resize_(
 ) -> dict[str, Resize]:
     """Bring every layer to the width that its ν asks for; returns the layers that changed.
 
-    Call it between an optimizer's step and the next forward. Units are added or dropped at the end of the list.
-    The optimizer stays in use, or all of several: units that are kept keep their state and their gradients,
-    new ones start with none. Pass None only where no optimizer has been built yet. A model that several processes
-    train is passed in its DistributedDataParallel, on all ranks; new units are those that rank 0 draws.
+    Call it between an optimizer's step and the next forward. Units are added or dropped at the end of a layer. The
+    optimizer, or each of several, stays in use: kept units keep their state and gradients, and new units start with
+    none. Omit it only if no optimizer has been built yet. With several processes, pass the DistributedDataParallel on
+    all ranks. Rank 0 draws the new units and broadcasts them.
 
     >>> import awn
     >>> model = awn.AdaptiveMLP(2, 2, importance=awn.Exponential.for_units(100))
@@ -72,7 +72,7 @@ def resize_(
     if not changed:
         return {}
     drifted = [(group, was, now) for group, was, (_, now) in zip(groups, stored, settled, strict=True) if was != now]
-    for group, _, now in drifted:  # past a bound: back to it, before new units are drawn by their importance
+    for group, _, now in drifted:  # move ν back to its bound before new units are drawn by their importance
         group.width.move_(now)
     try:
         return _move_(model, groups, moves, optimizers, generator)
@@ -90,7 +90,7 @@ def set_units_(
     capacities: Mapping[str, int] | None = None,
     generator: torch.Generator | None = None,
 ) -> dict[str, Resize]:
-    """Give the named layers a number of units, whatever their ν says; returns those that changed.
+    """Set the number of units of the named layers, regardless of ν; returns the layers that changed.
 
     >>> import awn
     >>> set_units_(awn.AdaptiveMLP(2, 2), {"hidden.0": 10}, optimizer=None)
@@ -115,7 +115,7 @@ def _move_(
     optimizers: Sequence[Optimizer],
     generator: torch.Generator | None,
 ) -> dict[str, Resize]:
-    """Bring layers to where they go; returns those whose width changed."""
+    """Carry out changes of width; returns the layers whose width changed."""
     if not moves:
         return {}
     tensors = {
@@ -143,14 +143,14 @@ def _check_generator(generator: torch.Generator | None) -> None:
 
 
 def _read(numbers: Sequence[Tensor]) -> list[float]:
-    """Tensors of one number each as numbers: one by one where they are at hand, all at once from an accelerator."""
+    """The values of scalar tensors: one by one on the CPU, in one transfer from an accelerator."""
     if all(number.is_cpu for number in numbers):
         return [number.item() for number in numbers]
     return torch.stack([number.detach() for number in numbers]).tolist()
 
 
 def _keep_in_step(model: nn.Module, groups: Sequence[WidthGroup], moves: Mapping[str, Move]) -> None:
-    """Where several processes train the model, all must be about to do the same."""
+    """With several processes, check that all are about to make the same change."""
     if unwrapped(model) is not model:
         staying = {group.name: Move(group.width.units, group.width.units, group.width.capacity) for group in groups}
         every = {**staying, **moves}
@@ -175,7 +175,7 @@ def _watch_on(gate: Gate) -> Watch:
 
 
 def _catch_up_(model: nn.Module, groups: Sequence[WidthGroup], optimizers: Sequence[Optimizer]) -> None:
-    """After changes without an optimizer at hand: it must hold the tensors, and have no state of units that went."""
+    """After changes made without the optimizer: check its tensors, and clear the state of dropped units."""
     tensors = axes_by_tensor(groups)
     check_parallel(model, tensors, optimizers)
     check_optimizers(model, [*tensors, *(group.width.log_nu for group in groups)], optimizers)
@@ -203,12 +203,12 @@ def _plan(groups: Sequence[WidthGroup], units: Mapping[str, int], capacities: Ma
 
 
 def _lost_number(model: nn.Module, group: WidthGroup, optimizers: Sequence[Optimizer], error: NonFiniteError) -> str:
-    """Say which layer, at which step, and where else numbers were lost."""
+    """An error that names the layer, the step and other tensors that are not finite."""
     steps = [one.state[group.width.log_nu].get("step") for one in optimizers if group.width.log_nu in one.state]
     when = f" at step {int(steps[0])}" if steps and steps[0] is not None else ""
     others = non_finite_tensors(model)
-    also = f" Not finite either: {', '.join(others)}." if others else ""
+    also = f" Also not finite: {', '.join(others)}." if others else ""
     return (
         f"{error}, in layer {group.name!r}{when}; its width stays at {group.width.units}.{also} "
-        "The loss was probably not finite: lower the learning rate, clip gradients, or look at the data."
+        "The loss was probably not finite: lower the learning rate, clip gradients, or check the data."
     )

@@ -1,7 +1,7 @@
 """State dicts across widths: a model takes the widths of the state dict that it loads.
 
-`model.load_state_dict(state)` works whatever the widths of the two; an optimizer must then be built after loading.
-With one built before, `load_state_dict_` rewires it.
+`model.load_state_dict(state)` works at any widths, if the optimizer is built afterwards. `load_state_dict_` also
+updates an optimizer that was built before.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from awn.parallel.unwrap import unwrapped
 
 
 def load_state_dict_(model: nn.Module, state: Mapping[str, Any], optimizer: Optimizers = None) -> None:
-    """Load a state dict of any widths into a model whose optimizer exists already, and rewire that.
+    """Load a state dict of any widths into a model, and update an optimizer that exists already.
 
-    Load the optimizer's own state dict afterwards, with `optimizer.load_state_dict`, as usual.
+    Load the optimizer's own state dict afterwards, with `optimizer.load_state_dict`.
 
     >>> import awn, torch
     >>> wide, narrow = awn.AdaptiveMLP(2, 2), awn.AdaptiveMLP(2, 2, importance=awn.Exponential.for_units(8))
@@ -46,7 +46,7 @@ def load_state_dict_(model: nn.Module, state: Mapping[str, Any], optimizer: Opti
 
 
 def take_widths_(model: nn.Module, state: Mapping[str, Any], optimizer: Optimizers = None) -> None:
-    """Bring a model and its optimizer to the widths of a state dict, which something else loads afterwards.
+    """Bring a model and its optimizer to the widths of a state dict, which other code loads afterwards.
 
     >>> import awn
     >>> wide, narrow = awn.AdaptiveMLP(2, 2), awn.AdaptiveMLP(2, 2, importance=awn.Exponential.for_units(8))
@@ -70,7 +70,7 @@ def follow_state_dicts_(model: nn.Module) -> None:
 
 
 def ignore_state_dicts_(model: nn.Module) -> None:
-    """Undo `follow_state_dicts_`, in every part of a model."""
+    """Undo `follow_state_dicts_` in a model and all its submodules."""
     for module in model.modules():
         for key, hook in list(module._load_state_dict_pre_hooks.items()):
             if getattr(hook, "hook", None) is _take_widths_on_load:  # torch keeps it in a wrapper
@@ -78,7 +78,7 @@ def ignore_state_dicts_(model: nn.Module) -> None:
 
 
 def check_shapes(own: Mapping[str, Tensor], state: Mapping[str, Tensor], governed: Mapping[str, Sequence[int]]) -> None:
-    """The same tensors, of the same shapes but for `governed` dimensions; else an error before anything is loaded."""
+    """Raise, before anything is loaded, unless names and shapes agree, except in `governed` dimensions."""
     strange = [*sorted(own.keys() - state.keys()), *sorted(set(_tensors(state)) - own.keys())]
     if strange:
         where = "missing from" if strange[0] in own else "unknown to the model but in"
@@ -89,7 +89,7 @@ def check_shapes(own: Mapping[str, Tensor], state: Mapping[str, Tensor], governe
     for name, tensor in own.items():
         free, other = governed.get(name, []), state[name]
         if not isinstance(other, Tensor):
-            raise CheckpointError(f"{name!r} is no tensor in the state dict: it is damaged. Nothing was loaded.")
+            raise CheckpointError(f"{name!r} is not a tensor in the state dict, which is damaged. Nothing was loaded.")
         here, there = ([size for dim, size in enumerate(t.shape) if dim not in free] for t in (tensor, other))
         if here != there or tensor.dim() != other.dim():
             raise CheckpointError(
@@ -121,7 +121,7 @@ def _take_widths_(model: nn.Module, state: Mapping[str, Any], prefix: str, optim
 
 
 def _units(layer: str, extra_state: Any, capacity: int) -> int:
-    """The number of units that a width's extra state gives, which must be one that the tensors have room for."""
+    """The number of units in a width's extra state, which must fit the tensors."""
     entries = extra_state.tolist() if isinstance(extra_state, Tensor) and extra_state.dim() == 1 else []
     if len(entries) == 3:
         units, quantile, amplitude = entries
@@ -129,20 +129,20 @@ def _units(layer: str, extra_state: Any, capacity: int) -> int:
             return int(units)
     found = f"{entries[0]:g} units at quantile {entries[1]:g}" if len(entries) == 3 else repr(extra_state)
     raise CheckpointError(
-        f"the state dict is damaged: it gives layer {layer!r} {found}, where a number of units from 1 to "
-        f"{capacity}, for which its tensors have room, a quantile and an amplitude belong. Nothing was loaded."
+        f"the state dict is damaged: it gives layer {layer!r} {found}. Expected: a number of units from 1 to "
+        f"{capacity} (the capacity of its tensors), a quantile and an amplitude. Nothing was loaded."
     )
 
 
 def _capacity(model: nn.Module, group: WidthGroup, state: Mapping[str, Any], prefix: str) -> int:
-    """The capacity of a group in a state dict, which all its tensors must agree on."""
+    """The capacity of a group in a state dict, on which all its tensors must agree."""
     names = tensor_names(model)
     found: dict[int, str] = {}
     for axis in group.axes:
         tensor = state.get(prefix + names[axis.tensor])
         if not isinstance(tensor, Tensor) or tensor.dim() != axis.tensor.dim():
             raise CheckpointError(
-                f"the state dict has no fitting tensor for {names[axis.tensor]!r}; "
+                f"the state dict has no matching tensor for {names[axis.tensor]!r}; "
                 "it belongs to another model. Nothing was loaded."
             )
         size = tensor.shape[axis.dim]

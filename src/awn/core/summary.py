@@ -1,4 +1,4 @@
-"""What a model's widths are: as numbers, as a table, and as an optimizer's parameter groups."""
+"""The widths of a model, as numbers and as a table."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from awn.core.groups import find_groups, require_groups
 
 
 def widths(model: nn.Module) -> dict[str, int]:
-    """The number of units of every layer whose width is learned.
+    """The number of units of every adaptive layer.
 
     >>> import awn
     >>> awn.widths(awn.AdaptiveMLP(2, 2, hidden_layers=2))
@@ -35,7 +35,7 @@ class LayerSummary:
 
 @dataclass(frozen=True)
 class Summary:
-    """The learned widths of a model, and what they cost. Printed, it is a table."""
+    """The learned widths of a model and their parameters. It prints as a table."""
 
     layers: tuple[LayerSummary, ...]
     units: int
@@ -60,9 +60,9 @@ class Summary:
 
 
 def summary(model: nn.Module) -> Summary:
-    """A table of the layers whose width is learned: units, parameters, share of the importance they hold.
+    """A table of the adaptive layers: units, parameters, and the share of the importance that the units hold.
 
-    A layer's parameters are those of the tensors that make its units; a weight between two layers counts once.
+    The parameters of a layer are those of its producers. A weight between two adaptive layers counts once.
 
     >>> import awn
     >>> print(awn.summary(awn.AdaptiveMLP(2, 2, hidden_layers=2)))

@@ -1,4 +1,4 @@
-"""Width: a number of units that is learned."""
+"""Width: a learned number of units."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from awn.errors import ArgumentError, CheckpointError, NonFiniteError
 
 NewUnits = Literal["normal", "rescaled", "zero"]
 
-# A soft width below this is one unit that has all the importance; the learned value need not run off further.
+# Below this soft width one unit has nearly all the importance, and the learned value need not move further.
 _SMALLEST_SOFT_WIDTH = 0.1
 
 
@@ -27,10 +27,10 @@ class Width(nn.Module):
     >>> width.units, width.capacity
     (128, 128)
 
-    `block`: tensors are allocated for a `capacity` of units, rounded up to a multiple of it, so that most changes
-    of width replace no Parameter; the units beyond the width are inert. `block=1` gives exact shapes.
-    `new_units`: how units that are added start, see `awn.core.initialise`. `gain`: √2 after a ReLU, 1 after a tanh.
-    `amplitude` multiplies every importance; `even_amplitude` is the one at which they are 1 in the mean square.
+    Tensors are allocated for a `capacity` of units, the width rounded up to a multiple of `block`, so that most changes
+    of width replace no Parameter. Slots beyond the width are inert. `block=1` gives exact shapes. `new_units` is the
+    initialisation of added units, see `awn.core.initialise`. `gain` is √2 after a ReLU, 1 after a tanh. `amplitude`
+    multiplies every importance; with `even_amplitude`, their mean square is 1.
     """
 
     log_nu: nn.Parameter
@@ -84,7 +84,7 @@ class Width(nn.Module):
 
         self.units, log_nu = self.settle(self._stored(family.start))
         self.capacity = self.capacity_for(self.units)
-        # The logarithm, so that an optimizer's step changes ν by a share of itself, whatever its size.
+        # The logarithm makes an optimizer's step a relative change of ν, whatever its size.
         self.log_nu = nn.Parameter(
             torch.tensor(log_nu, device=device, dtype=at_least_single(dtype or torch.get_default_dtype()))
         )
@@ -104,7 +104,7 @@ class Width(nn.Module):
         return self._value(self.log_nu.item())
 
     def importance(self) -> Tensor:
-        """The importance of every slot of the capacity, exactly 0 for the inert ones.
+        """The importance of every slot of the capacity, exactly 0 for inert slots.
 
         >>> Width(Exponential.for_units(2, scale="unit"), block=4).importance()
         tensor([1.0000, 0.2154, 0.0000, 0.0000], grad_fn=<MulBackward0>)
@@ -118,7 +118,7 @@ class Width(nn.Module):
         return importance
 
     def soft_units(self) -> Tensor:
-        """The width before it is rounded up, S⁻¹(1 − k): a tensor that gradients flow through."""
+        """The soft width S⁻¹(1 − k), as a tensor that gradients flow through."""
         # In double precision: an exponent just above 1 has few digits left in single.
         exact = torch.float64 if self.log_nu.device.type != "mps" else torch.float32
         nu = self.log_nu.to(exact).exp() + self.family.lower
@@ -126,7 +126,7 @@ class Width(nn.Module):
         return self.family.inverse_survival(p, nu).to(self.log_nu.dtype)
 
     def settle(self, log_nu: float) -> tuple[int, float]:
-        """The number of units that a stored value asks for, and the value, brought back if it is past a bound.
+        """The number of units for a stored value, and the value, moved back if it is beyond a bound.
 
         >>> Width(max_units=100).settle(math.log(0.001))
         (100, -3.77...)
@@ -160,12 +160,12 @@ class Width(nn.Module):
         self.move_(self._stored(self.family.value_inside(units, self.quantile)))
 
     def hold_(self) -> None:
-        """Lower the quantile to what the present units hold, so that they are what ν asks for from now on."""
+        """Lower the quantile to the share of the present units, so that ν asks for exactly these units."""
         self.quantile = min(self.family.share(self.units - 0.5, self.value), math.nextafter(1.0, 0.0))
         self.min_units = min(self.min_units, self.units)
 
     def set_units(self, units: int, capacity: int) -> None:
-        """Record a width and a capacity. Only `awn.core.resize` calls it: the tensors must have that size."""
+        """Record a width and a capacity. The tensors must have that size, so only `awn.core.resize` calls this."""
         if self.index.numel() != capacity or self.index.device != self.log_nu.device:
             self.index = torch.arange(capacity, dtype=self.log_nu.dtype, device=self.log_nu.device)
             self.active = torch.empty_like(self.index)
@@ -187,7 +187,7 @@ class Width(nn.Module):
     def capacity_for(self, units: int) -> int:
         """The capacity to allocate for a width: the next multiple of the block.
 
-        Wide layers round up to a sixteenth of their width, so that a unit costs the same at any width to add.
+        Wide layers round up to a sixteenth of their width, so that adding a unit costs the same at any width.
 
         >>> Width(block=8).capacity_for(231), Width(block=1).capacity_for(231)
         (232, 231)
@@ -196,18 +196,18 @@ class Width(nn.Module):
         return math.ceil(units / step) * step
 
     def fits(self, units: int) -> bool:
-        """Whether a width stays in the present capacity: not above it, and not more than two steps below."""
+        """Whether a width keeps the present capacity: at most the capacity, and at most two steps below it."""
         if units > self.capacity:
             return False
-        # By the present capacity's step, and not the width's: where the step changes, a swing must not reallocate.
+        # The step of the capacity, not of the width: small changes around a new step size must not reallocate.
         return self.capacity - units <= (0 if self.block == 1 else 2 * self._allocation_step(self.capacity))
 
     def get_extra_state(self) -> Tensor:
-        """What a state dict must hold besides ν: the number of units, the quantile and the amplitude."""
+        """The state besides ν: the number of units, the quantile and the amplitude."""
         return torch.tensor([float(self.units), self.quantile, self.amplitude], dtype=torch.float64)
 
     def set_extra_state(self, state: Tensor) -> None:
-        """Take over the number of units, the quantile and the amplitude of a state dict."""
+        """Set the number of units, the quantile and the amplitude from a state dict."""
         units, quantile, amplitude = state.tolist()
         if units > self.capacity:
             raise CheckpointError(
@@ -229,13 +229,13 @@ class Width(nn.Module):
     def _value(self, log_nu: float) -> float:
         if not math.isfinite(log_nu):
             raise NonFiniteError(f"ν is {log_nu}")
-        return self.family.lower + math.exp(min(log_nu, 700.0))  # e^710 is the first that a double cannot hold
+        return self.family.lower + math.exp(min(log_nu, 700.0))  # e^710 overflows a double
 
     def _allocation_step(self, units: int) -> int:
         return self.block if self.block == 1 else self.block * max(1, units // (16 * self.block))
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Width:
-        """Move or cast, but keep single precision at least: half precision cannot count past 2048 units."""
+        """Move or cast, but keep at least single precision: half precision cannot count beyond 2048 units."""
         before = self.log_nu.detach()
         gradient = None if self.log_nu.grad is None else self.log_nu.grad.clone()
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
@@ -243,19 +243,19 @@ class Width(nn.Module):
         if self.log_nu.dtype != dtype:
             self.log_nu.data = before.to(self.log_nu.device, dtype)
             self.log_nu.grad = None if gradient is None else gradient.to(self.log_nu.device, dtype)
-        self._count()  # what was moved may be rounded, or, from the meta device, empty
+        self._count()  # moved buffers may be rounded or, from the meta device, empty
         return self
 
     def _count(self) -> None:
-        """Fill the buffers anew."""
+        """Refill the buffers."""
         self.index, self.active = self.index[:0], self.active[:0]
         self.set_units(self.units, self.capacity)
 
 
 def even_amplitude(family: Importance, units: int) -> float:
-    """The amplitude at which the importance of `units` units is 1 in the mean square.
+    """The amplitude at which the mean square of the importance of `units` units is 1.
 
-    Weights that read them may then stay as they were before there was any importance.
+    The weights that read them can then keep their initialisation.
 
     >>> round(even_amplitude(Exponential.for_units(128, scale="unit"), 128), 2)
     2.14
@@ -266,7 +266,7 @@ def even_amplitude(family: Importance, units: int) -> float:
 
 
 def at_least_single(dtype: torch.dtype) -> torch.dtype:
-    """The dtype, or single precision if that has more digits."""
+    """The dtype, or single precision if that is more precise."""
     return torch.promote_types(dtype, torch.float32)
 
 

@@ -1,4 +1,4 @@
-"""Budget: a soft cap on what a network may cost."""
+"""Budget: a soft cap on the size or cost of a network."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from awn.parallel.unwrap import unwrapped
 
 @dataclass(frozen=True)
 class Budget:
-    """A soft cap on a network's units, parameters or FLOPs: exactly one of the three.
+    """A soft cap on a network's units, parameters or FLOPs; set exactly one of the three.
 
     While the network costs more than the cap, the loss grows by `strength` times the relative excess, cost / cap − 1.
-    FLOPs are those of the adaptive layers for one sample: two for each weight and position. `positions` is the number
-    of positions at which a layer's weight is used, e.g. `{"conv1": 28 * 28}`.
+    FLOPs are those of the adaptive layers for one sample: two per weight and position. `positions` is the number of
+    positions at which a layer's weight is used, e.g. `{"conv1": 28 * 28}`.
 
     >>> import awn
     >>> model = awn.AdaptiveMLP(2, 2, hidden_layers=2)
@@ -39,14 +39,14 @@ class Budget:
     def __post_init__(self) -> None:
         caps = [cap for cap in (self.max_units, self.max_params, self.max_flops) if cap is not None]
         if len(caps) != 1:
-            raise ArgumentError("a budget has exactly one cap: max_units, max_params or max_flops.")
+            raise ArgumentError("a budget has exactly one cap: set max_units, max_params or max_flops.")
         check_number("a budget's cap", caps[0])
         check_number("strength", self.strength)
         for layer, number in self.positions.items():
             check_units(f"positions[{layer!r}]", number)
 
     def penalty(self, model: nn.Module, groups: Sequence[WidthGroup]) -> Tensor:
-        """Strength · max(0, cost / cap − 1), with a gradient for every ν."""
+        """The penalty, strength · max(0, cost / cap − 1), with a gradient for every ν."""
         model = unwrapped(model)
         if self.max_units is not None:
             self._check_above(sum(group.width.min_units for group in groups), "units, the layers' min_units together")
@@ -59,11 +59,13 @@ class Budget:
         return self.strength * torch.relu(over)  # no gradient at the cap itself
 
     def _check_above(self, least: int, what: str) -> None:
-        """Refuse a cap that no width meets."""
+        """Raise for a cap that no width can meet."""
         cap = self.max_units if self.max_units is not None else self.max_params
         assert cap is not None
         if cap < least:
-            raise ArgumentError(f"a budget of {cap} cannot be met: the network always has {least} {what}.")
+            raise ArgumentError(
+                f"a budget of {cap} cannot be met: the network always has {least} {what}. Raise the cap."
+            )
 
     def _parameters(self, model: nn.Module, groups: Sequence[WidthGroup]) -> Tensor:
         sizes = _sizes(groups)
@@ -100,6 +102,6 @@ def _sizes(groups: Sequence[WidthGroup]) -> dict[Tensor, Tensor]:
 
 
 def _width(group: WidthGroup) -> Tensor:
-    """The present width, with the gradient of the width before rounding: the cap holds for what is built."""
+    """The present width, with the gradient of the soft width: the cap applies to the actual width."""
     soft = group.width.soft_units()
     return soft + (group.width.units - soft).detach()

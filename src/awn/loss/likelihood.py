@@ -1,4 +1,4 @@
-"""Likelihoods: the data term of the objective, as the mean over the samples of −log p(y | x)."""
+"""Likelihoods: the data term of the objective, the mean of −log p(y | x) over the samples."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from awn.errors import ArgumentError
 
 
 def categorical(logits: Tensor, target: Tensor, sample_weight: Tensor | None = None) -> Tensor:
-    """One of several classes: logits [samples, classes], target [samples] of class numbers.
+    """Classification: logits [samples, classes], target [samples] of class numbers.
 
     >>> import torch
     >>> categorical(torch.tensor([[0.0, 0.0]]), torch.tensor([1]))
@@ -24,7 +24,7 @@ def categorical(logits: Tensor, target: Tensor, sample_weight: Tensor | None = N
 
 
 def bernoulli(logits: Tensor, target: Tensor, sample_weight: Tensor | None = None) -> Tensor:
-    """Yes or no, for each output on its own: logits and targets in 0 … 1 of the same shape [samples, outputs].
+    """Independent binary outputs: logits and targets in 0 … 1 of the same shape [samples, outputs].
 
     >>> import torch
     >>> bernoulli(torch.tensor([[0.0, 0.0]]), torch.tensor([[1.0, 0.0]]))
@@ -36,7 +36,7 @@ def bernoulli(logits: Tensor, target: Tensor, sample_weight: Tensor | None = Non
 
 
 def gaussian(mean: Tensor, target: Tensor, sample_weight: Tensor | None = None, *, deviation: float = 1.0) -> Tensor:
-    """Numbers with Gaussian noise of a given deviation: mean and target of the same shape [samples, outputs].
+    """Regression with Gaussian noise of standard deviation `deviation`: mean and target [samples, outputs].
 
     >>> import torch
     >>> gaussian(torch.tensor([[0.0]]), torch.tensor([[2.0]]))
@@ -50,7 +50,7 @@ def gaussian(mean: Tensor, target: Tensor, sample_weight: Tensor | None = None, 
 
 
 def _weighted(each: Tensor, sample_weight: Tensor | None) -> Tensor:
-    """The mean over the samples. Weights are those of a whole data set, with a mean of 1, so they are not renormed."""
+    """The mean over the samples. Weights have a mean of 1 over the whole data set, so they are not normalised here."""
     if sample_weight is None:
         return each.mean()
     _check_same_shape(each, sample_weight, "loss of the samples", "sample_weight")
@@ -60,6 +60,6 @@ def _weighted(each: Tensor, sample_weight: Tensor | None) -> Tensor:
 def _check_same_shape(first: Tensor, second: Tensor, name: str = "prediction", other: str = "target") -> None:
     if first.shape != second.shape:
         raise ArgumentError(
-            f"the {name} has shape {tuple(first.shape)}, the {other} {tuple(second.shape)}; they must be the same: "
-            f"torch would otherwise pair every sample with every other. Reshape one, e.g. {other}[:, None]."
+            f"the {name} has shape {tuple(first.shape)}, the {other} {tuple(second.shape)}; they must be equal: "
+            f"torch would otherwise broadcast every sample against every other. Reshape one, e.g. {other}[:, None]."
         )

@@ -28,10 +28,10 @@ def objective(
 ) -> Tensor:
     """The loss of a step: mean NLL over the batch + (−log prior of the weights − log prior of the widths) / N.
 
-    `nll` is the mean over the batch, so that the terms have the proportions of the ELBO of all `n_samples` samples (the
-    paper's sum over the batch times N/M, all divided by N). Constants are left out. An annealed prior reads `time`, in
-    epochs or steps. The weights' prior is left out where the optimizer applies it as weight decay, see
-    `awn.param_groups`. `awn.loss.terms` has the same arguments and returns the terms by name.
+    `nll` is the mean over the batch, so that the terms are in proportion to the ELBO of all `n_samples` samples (the
+    paper's sum over the batch times N/M, all divided by N). Constants are left out. An annealed prior needs `time`, in
+    epochs or steps. If the optimizer applies the prior on the weights as weight decay (see `awn.param_groups`), the
+    objective leaves it out. `awn.loss.terms` takes the same arguments and returns the terms by name.
 
     >>> import awn, torch
     >>> model = awn.AdaptiveMLP(2, 2)
@@ -41,7 +41,7 @@ def objective(
     """
     present = _present_terms(nll, model, n_samples, prior, budget, time)
     total = sum(list(present.values())[1:], start=nll)
-    # On an accelerator, reading the loss would make the host wait at every step. There, resize_ notices.
+    # On an accelerator, reading the loss would make the host wait at every step; resize_ detects it there.
     if nll.is_cpu and not math.isfinite(total.item()):
         raise NonFiniteError(_what_is_lost(model, present, time))
     return total
@@ -56,7 +56,7 @@ def terms(
     budget: Budget | None = None,
     time: float | None = None,
 ) -> dict[str, Tensor]:
-    """The terms of `objective` by name: data, weights, width and budget; those that are not in the loss are 0.
+    """The terms of `objective` by name: data, weights, width and budget; terms that are not in the loss are 0.
 
     >>> import awn, torch
     >>> model = awn.AdaptiveMLP(2, 2)
@@ -73,10 +73,10 @@ def terms(
 def _present_terms(
     nll: Tensor, model: nn.Module, n_samples: int, prior: Prior, budget: Budget | None, time: float | None
 ) -> dict[str, Tensor]:
-    """The terms that the loss has, the data term first."""
+    """The terms of the loss, the data term first."""
     if not isinstance(nll, Tensor) or nll.dim() != 0:
         found = f"shape {tuple(nll.shape)}" if isinstance(nll, Tensor) else repr(nll)
-        raise ArgumentError(f"nll must be a tensor of one number, the mean over the batch; got {found}.")
+        raise ArgumentError(f"nll must be a scalar tensor, the mean over the batch; got {found}.")
     if not isinstance(prior, Prior) or not (budget is None or isinstance(budget, Budget)):
         raise ArgumentError(f"prior must be an awn.Prior and budget an awn.Budget or None; got {prior!r}, {budget!r}.")
     check_units("n_samples", n_samples)

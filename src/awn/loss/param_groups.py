@@ -22,15 +22,15 @@ def param_groups(
     prior: Prior | None = None,
     n_samples: int | None = None,
 ) -> list[dict[str, Any]]:
-    """Parameter groups for an optimizer: ν with a learning rate of its own, weight decay on weights alone.
+    """Parameter groups for an optimizer: a separate learning rate for ν, and weight decay on weights alone.
 
-    The prior on the weights is weight decay of 1/(σ²N). Given `prior` and `n_samples`, the optimizer applies it inside
-    its update, which costs nothing, and `awn.objective` leaves the term out. This takes an optimizer whose decay is
+    The prior on the weights is a weight decay of 1/(σ²N). Given `prior` and `n_samples`, the optimizer applies it in
+    its own update, at no extra cost, and `awn.objective` leaves the term out. This needs an optimizer whose decay is
     part of the gradient: SGD, Adam, RMSprop, Adagrad, NAdam, RAdam or Adadelta, but not AdamW. Gradient clipping does
-    not see it. `resize_` refuses an optimizer that would apply the prior twice, or not at all.
+    not include it. `resize_` raises an error if an optimizer would apply the prior twice or not at all.
 
-    Biases, norms and ν are not decayed, but for the prior, which is on biases too. Groups with the same options are
-    merged, because each group costs time.
+    `weight_decay` does not apply to biases, norms and ν. The prior applies to biases, too. Groups with the same options
+    are merged, because each group costs time.
 
     >>> import awn, torch
     >>> model = awn.AdaptiveMLP(2, 2)
@@ -48,7 +48,7 @@ def param_groups(
     learned = {group.width.log_nu for group in find_groups(model)}
     merged: dict[tuple[float, float, bool], list[nn.Parameter]] = {}
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    # Weights first, then what is not decayed, then ν.
+    # Weights first, then parameters without decay, then ν.
     for parameter in sorted(trained, key=lambda p: (p in learned, p.dim() < 2)):
         if parameter in learned:
             options = (rates["width_lr"], 0.0, False)
@@ -63,9 +63,11 @@ def param_groups(
 
 
 def _mark_prior_(model: nn.Module, prior: Prior | None, n_samples: int | None) -> dict[nn.Parameter, float]:
-    """Note on the widths what the optimizer is to apply, which `objective` then leaves out; returns the decays."""
+    """Record on the widths the decays that the optimizer applies, so that `objective` leaves them out."""
     if (prior is None) != (n_samples is None):
-        raise ArgumentError("prior and n_samples go together: the prior is a weight decay of 1/(σ²N).")
+        raise ArgumentError(
+            "prior and n_samples go together: the prior is a weight decay of 1/(σ²N). Give both or neither."
+        )
     for group in find_groups(model):
         group.width.prior_decay = None
     if prior is None or n_samples is None:

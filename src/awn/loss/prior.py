@@ -1,4 +1,4 @@
-"""Priors over the weights and the widths, and how the widths' prior may tighten over time."""
+"""Priors over the weights and the widths, and a schedule that tightens the prior on the widths."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ Shape = Literal["linear", "geometric"]
 
 @dataclass(frozen=True)
 class Anneal:
-    """A deviation that goes from one value to another between two times, in steps or epochs as the caller counts.
+    """A schedule for a standard deviation, from `start` to `end` between two times, in steps or epochs.
 
-    Before `begin` there is no prior at all; after `finish` it stays at `end`.
+    Before `begin` there is no prior; after `finish` the standard deviation stays at `end`.
 
     >>> schedule = Anneal(start=1.0, end=0.1, begin=1000, finish=2500)
     >>> schedule.at(500), schedule.at(1000), round(schedule.at(1750), 3), schedule.at(9999)
@@ -47,7 +47,7 @@ class Anneal:
             raise ArgumentError(f"shape must be 'linear' or 'geometric', got {self.shape!r}.")
 
     def at(self, time: float) -> float | None:
-        """The deviation at a time, or None before it begins."""
+        """The standard deviation at a time; None before `begin`."""
         if time < self.begin:
             return None
         done = min(1.0, (time - self.begin) / (self.finish - self.begin))
@@ -58,12 +58,12 @@ class Anneal:
 
 @dataclass(frozen=True)
 class Prior:
-    """What is believed before any data: small weights, and perhaps a width.
+    """Gaussian priors over the weights of the adaptive layers and, optionally, over ν.
 
-    `weight_scale` is σ_θ, the deviation of every weight of the adaptive layers: a number; a number for each layer, by
-    patterns of the layers' names, of which the first that fits counts, None for a layer without; or None for no prior.
-    `width_mean` and `width_scale` are μ_λ and σ_λ, the mean and deviation of ν; None leaves the widths free. `folded`
-    makes the prior on ν a folded normal, the proper one for a value that stays above a bound.
+    `weight_scale` is σ_θ, the standard deviation of the weights: one number, or a number per layer by name patterns,
+    of which the first match counts. None means no prior, for all layers or for one. `width_mean` and `width_scale` are
+    μ_λ and σ_λ, the mean and the standard deviation of ν; None means no prior on ν. `folded` uses a folded normal
+    distribution for ν, which respects its lower bound.
 
     >>> Prior(weight_scale={"hidden.*": 10.0, "output": 1.0}, width_mean=0.05, width_scale=Anneal(1.0, 0.1, 1000, 2500))
     Prior(weight_scale={'hidden.*': 10.0, 'output': 1.0}, width_mean=0.05, ...)
@@ -89,7 +89,7 @@ class Prior:
             check_number("width_scale", self.width_scale)
 
     def draw(self, family: FamilyT, generator: torch.Generator | None = None) -> FamilyT:
-        """The family with its start drawn from the prior on ν.
+        """The family with its initial value drawn from the prior on ν.
 
         >>> from awn import Exponential
         >>> prior = Prior(width_mean=0.02, width_scale=0.005)
@@ -97,17 +97,17 @@ class Prior:
         Exponential(scale='mass', rate=0.027...)
         """
         if self.width_mean is None or not isinstance(self.width_scale, float | int):
-            raise ArgumentError("a start can be drawn only from a prior with a width_mean and a fixed width_scale.")
+            raise ArgumentError("drawing an initial ν needs a prior with a width_mean and a fixed width_scale.")
         drawn = self.width_mean + self.width_scale * torch.randn((), generator=generator, dtype=torch.float64).item()
-        above = abs(drawn - family.lower)  # folded at the bound: a value below it has no meaning
+        above = abs(drawn - family.lower)  # folded at the bound, since a value below it is invalid
         return family.starting_at(family.lower + max(above, 1e-6))
 
     def width_term(self, groups: Sequence[WidthGroup], time: float | None) -> Tensor | None:
-        """Σ −log p(ν), up to a constant; None where the prior is uninformative."""
+        """Σ −log p(ν), up to a constant; None for an uninformative prior."""
         scale: float | None
         if isinstance(self.width_scale, Anneal):
             if time is None:
-                raise ArgumentError("this prior is annealed: tell objective() the time, e.g. time=epoch.")
+                raise ArgumentError("this prior is annealed, so objective() needs the time, e.g. time=epoch.")
             scale = self.width_scale.at(time)
         else:
             scale = self.width_scale
@@ -123,7 +123,7 @@ class Prior:
     def weight_factors(
         self, model: nn.Module, groups: Sequence[WidthGroup], n_samples: int
     ) -> dict[nn.Parameter, float]:
-        """1 / (σ_θ² N) for every weight that has a prior: the prior's gradient is this factor times the weight."""
+        """1 / (σ_θ² N) for every weight with a prior: the gradient of the prior is this factor times the weight."""
         if self.weight_scale is None:
             return {}
         if not isinstance(self.weight_scale, Mapping):
@@ -151,9 +151,9 @@ def is_left_to_optimizer(prior: Prior, groups: Sequence[WidthGroup], n_samples: 
 
 
 def weight_term(factors: Mapping[nn.Parameter, float]) -> Tensor | None:
-    """½ Σ factor · ‖weight‖², a tensor that gradients flow through; None if there are no weights.
+    """½ Σ factor · ‖weight‖², as a tensor that gradients flow through; None without weights.
 
-    Inert units hold zeros, so that whole tensors can be used.
+    Inert units hold zeros, so whole tensors can be used.
 
     >>> weight_term({nn.Parameter(torch.ones(2, 3)): 0.1}).item()
     0.3...
@@ -167,7 +167,7 @@ def weight_term(factors: Mapping[nn.Parameter, float]) -> Tensor | None:
 
 
 class _ScaledSquares(torch.autograd.Function):
-    """½ factor · Σ ‖weight‖², with its gradient stated, not traced."""
+    """½ factor · Σ ‖weight‖², with its gradient in closed form."""
 
     @staticmethod
     def forward(ctx: Any, factor: float, *weights: Tensor) -> Tensor:
@@ -185,7 +185,7 @@ class _ScaledSquares(torch.autograd.Function):
 
 
 def holds_weight_prior(loss: Tensor) -> bool:
-    """Whether a loss has a weights' prior among its terms, found in its autograd graph.
+    """Whether a loss includes the prior on the weights, according to its autograd graph.
 
     >>> weight = nn.Parameter(torch.ones(2))
     >>> term = weight_term({weight: 0.1})
@@ -207,12 +207,14 @@ def holds_weight_prior(loss: Tensor) -> bool:
 def _scales(
     model: nn.Module, weights: Sequence[nn.Parameter], patterns: Mapping[str, float | None]
 ) -> dict[nn.Parameter, float]:
-    """The scale of every weight that has one: that of the first pattern which matches its layer."""
+    """The scale of every weight with a prior: that of the first pattern that matches its layer."""
     names = tensor_names(model)
     layers = {weight: names[weight].rpartition(".")[0] for weight in weights}
     for pattern in patterns:
         if not any(fnmatchcase(layer, pattern) for layer in layers.values()):
-            raise ArgumentError(f"weight_scale names {pattern!r}, which is none of {sorted(set(layers.values()))}.")
+            raise ArgumentError(
+                f"weight_scale names {pattern!r}, which matches none of {sorted(set(layers.values()))}."
+            )
     scales = {}
     for weight, layer in layers.items():
         matching = [scale for pattern, scale in patterns.items() if fnmatchcase(layer, pattern)]

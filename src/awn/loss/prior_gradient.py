@@ -1,4 +1,4 @@
-"""The priors' gradient, for frameworks that call `loss.backward()` themselves and leave no place to add a term."""
+"""The gradient of the priors, for frameworks that call `loss.backward()` themselves."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from awn.loss.budget import Budget
 from awn.loss.objective import terms
 from awn.loss.prior import Prior
 
-# What an annealed prior's times count.
+# The unit of time of an annealed prior.
 Clock = Literal["epochs", "steps"]
 
 
@@ -21,7 +21,7 @@ class Scaler(Protocol):
     """A gradient scaler of mixed precision."""
 
     def scale(self, outputs: Tensor, /) -> Tensor:
-        """The loss as it is to be differentiated."""
+        """The scaled loss, to be differentiated."""
 
 
 def add_prior_gradient_(
@@ -34,10 +34,10 @@ def add_prior_gradient_(
     time: float | None = None,
     scaler: Scaler | None = None,
 ) -> dict[str, Tensor]:
-    """Add to the gradients what `awn.objective` would add to the loss; returns its terms, the data term being 0.
+    """Add the gradient of the terms that `awn.objective` adds to the loss; returns the terms, with data term 0.
 
-    Once for every step of the optimizer, whatever the number of batches whose gradients it sums up. Only parameters of
-    the optimizer get a gradient. `scaler` is given where its gradients are scaled at this time.
+    Call it once per optimizer step, also with gradient accumulation. Only parameters of the optimizer get a gradient.
+    Pass `scaler` if the gradients are scaled at this time.
 
     >>> import awn
     >>> model = awn.AdaptiveMLP(2, 2)
@@ -58,7 +58,7 @@ def add_prior_gradient_(
 
 
 def count_samples(loader: Any) -> int:
-    """The number of samples that a data loader draws from, where it says.
+    """The size of a data loader's data set.
 
     >>> from torch.utils.data import DataLoader
     >>> count_samples(DataLoader(range(100), batch_size=8))
@@ -68,12 +68,12 @@ def count_samples(loader: Any) -> int:
         return len(loader.dataset)
     except (AttributeError, TypeError):
         raise ArgumentError(
-            f"a {type(loader).__name__} does not say how many samples it draws from, which the prior's share of the "
-            "loss goes by. Say it: n_samples=…."
+            f"the size of the data set of a {type(loader).__name__} is unknown, but the prior's weight in the loss "
+            "depends on it. Pass n_samples=…."
         ) from None
 
 
 def check_clock(clock: Any) -> None:
-    """Refuse a clock that there is not."""
+    """Raise for an unknown clock."""
     if clock not in get_args(Clock):
         raise ArgumentError(f"clock must be one of {', '.join(get_args(Clock))}; got {clock!r}.")

@@ -24,7 +24,7 @@ ACTIVATIONS: dict[str, type[nn.Module]] = {
 
 
 def make_activation(activation: str | nn.Module) -> nn.Module:
-    """The module of an activation that is given by its name or as a module.
+    """The activation module for a name; a module is returned as it is.
 
     >>> make_activation("relu6")
     ReLU6()
@@ -33,6 +33,6 @@ def make_activation(activation: str | nn.Module) -> nn.Module:
         return activation
     if not isinstance(activation, str) or activation not in ACTIVATIONS:
         raise ArgumentError(
-            f"no activation is called {activation!r}. Known: {', '.join(sorted(ACTIVATIONS))}; or pass a module."
+            f"unknown activation {activation!r}. Known: {', '.join(sorted(ACTIVATIONS))}; or pass a module."
         )
     return ACTIVATIONS[activation]()

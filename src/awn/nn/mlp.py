@@ -23,15 +23,15 @@ from awn.nn.activations import make_activation
 
 
 class AdaptiveMLP(nn.Module):
-    """Linear layers with an activation between them, the hidden ones of a learned width.
+    """A multi-layer perceptron whose hidden layers learn their width.
 
     >>> model = AdaptiveMLP(2, 3, hidden_layers=2, activation="tanh")
     >>> model(torch.zeros(5, 2)).shape
     torch.Size([5, 3])
 
-    `importance` is one family for all hidden layers, or one each. `shared_width=True` gives all hidden layers one
-    common width. `batch_norm` comes before the activation, `dropout` after it. The other
-    options are those of `awn.advanced.Width`.
+    `importance` is one family for all hidden layers, or one per layer. `shared_width=True` gives all hidden layers one
+    common width. `batch_norm` comes before the activation, `dropout` after it. The other options are those of
+    `awn.advanced.Width`.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class AdaptiveMLP(nn.Module):
         check_number("dropout", dropout, or_equal=True)
         if dropout >= 1:
             raise ArgumentError(f"dropout must be at least 0 and below 1, got {dropout}.")
-        #: What rebuilds this network, apart from its weights.
+        #: The options that rebuild this network, without its weights.
         self.options: dict[str, Any] = {
             "in_features": int(in_features),
             "out_features": int(out_features),
@@ -121,7 +121,7 @@ class AdaptiveMLP(nn.Module):
                 connect_(width, layer_axes)
 
     def forward(self, x: Tensor) -> Tensor:
-        """[..., in_features] → [..., out_features]; with batch norm, one leading dimension, the samples."""
+        """Map [..., in_features] to [..., out_features]; with batch norm, inputs must be [samples, in_features]."""
         if x.dim() != 2 and self.norms:
             raise ArgumentError(f"with batch_norm, inputs must be [samples, features], got shape {tuple(x.shape)}.")
         activation, dropout = self.activation, self.dropout if self.options["dropout"] else None
@@ -132,7 +132,7 @@ class AdaptiveMLP(nn.Module):
         return out
 
     def as_sequential(self) -> nn.Sequential:
-        """The same layers, shared and not copied, as a plain `nn.Sequential`."""
+        """The layers of this network, not copied, as a plain `nn.Sequential`."""
         layers: list[nn.Module] = []
         for number, layer in enumerate(self.hidden):
             layers += [layer, *self.norms[number : number + 1], copy.deepcopy(self.activation)]
@@ -149,12 +149,14 @@ def _one_each(importance: Importance | Sequence[Importance] | None, layers: int)
     if isinstance(importance, str) or not isinstance(importance, Sequence):
         raise ArgumentError(f"importance must be a family such as awn.Exponential(), got {importance!r}.")
     if len(importance) != layers:
-        raise ArgumentError(f"importance lists {len(importance)} families for {layers} learned widths; give one each.")
+        raise ArgumentError(
+            f"importance lists {len(importance)} families for {layers} learned widths. Give one per width."
+        )
     return list(importance)
 
 
 def _zero_linear(inside: int, outside: int, **options: Any) -> nn.Linear:
-    """A linear layer of zeros: made without drawing, so that the random numbers do not depend on the capacity."""
+    """A linear layer of zeros, made without random numbers, so that these do not depend on the capacity."""
     where = options.pop("device") or torch.get_default_device()
     layer = nn.Linear(inside, outside, device="meta", **options).to_empty(device=where)
     for parameter in layer.parameters():

@@ -1,4 +1,4 @@
-"""AdaptiveRNN: a recurrent network whose two transformations learn their width."""
+"""AdaptiveRNN: a recurrent network whose two perceptrons learn their width."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from awn.nn.mlp import AdaptiveMLP
 class AdaptiveRNN(nn.Module):
     """The paper's recurrent network: hₜ = σ(input_to_hidden(xₜ) + hidden_to_hidden(hₜ₋₁)).
 
-    Both parts are an `AdaptiveMLP` of one hidden layer, and take its options; the state's size is fixed. It is
-    called as `nn.RNN` is: inputs [steps, samples, features], or [samples, steps, features] with `batch_first`.
+    Both parts are an `AdaptiveMLP` with one hidden layer and take its options. The size of the state is fixed. The call
+    is that of `nn.RNN`: inputs [steps, samples, features], or [samples, steps, features] with `batch_first`.
 
     >>> import awn
     >>> rnn = awn.nn.AdaptiveRNN(1, 16, importance=awn.Exponential.for_units(24))
@@ -46,14 +46,14 @@ class AdaptiveRNN(nn.Module):
         self.hidden_to_hidden = AdaptiveMLP(hidden_size, hidden_size, **options)
 
     def forward(self, x: Tensor, state: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """The state after every step, and the last one; `state` is where to begin, [1, samples, hidden_size]."""
+        """The states after all steps, and the last one; `state` is the initial state [1, samples, hidden_size]."""
         if x.dim() != 3 or x.shape[-1] != self.input_size:
             layout = "[samples, steps, features]" if self.batch_first else "[steps, samples, features]"
             raise ArgumentError(f"inputs must be {layout} with {self.input_size} features, got {tuple(x.shape)}.")
         steps = x.transpose(0, 1) if self.batch_first else x
         hidden = x.new_zeros(steps.shape[1], self.hidden_size) if state is None else state[0]
         outputs = []
-        # The importance is the same at every step: each weight is multiplied by it once.
+        # The importance is the same at every step, so each gated weight is computed once.
         with read_once(self):
             for entering in self.input_to_hidden(steps):
                 hidden = self.nonlinearity(entering + self.hidden_to_hidden(hidden))

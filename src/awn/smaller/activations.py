@@ -1,4 +1,4 @@
-"""What a network's units do on data."""
+"""The activations of a network's units on data."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def activation_bands(model: nn.Module, inputs: Tensor) -> dict[str, ActivationBa
 
 
 def activation_magnitudes(model: nn.Module, inputs: Tensor) -> dict[str, Tensor]:
-    """The mean size of every unit's activation over `inputs`, before it is scaled by its importance.
+    """The mean absolute activation of every unit over `inputs`, before the importance scales it.
 
     >>> import awn
     >>> model = awn.AdaptiveMLP(2, 2)
@@ -50,7 +50,7 @@ def activation_magnitudes(model: nn.Module, inputs: Tensor) -> dict[str, Tensor]
 
 
 def unit_activations(model: nn.Module, inputs: Tensor) -> dict[str, Tensor]:
-    """The activations of every layer's units over `inputs`, [positions, units], before they are scaled.
+    """The activations of every layer's units over `inputs`, [positions, units], before the importance scales them.
 
     >>> import awn
     >>> unit_activations(awn.AdaptiveMLP(2, 2), torch.randn(10, 2))["hidden.0"].shape
@@ -71,9 +71,9 @@ def unit_activations(model: nn.Module, inputs: Tensor) -> dict[str, Tensor]:
 
 
 def _note_inputs(group: WidthGroup, found: dict[str, Tensor]) -> RemovableHandle:
-    """Have what the first consumer of a group reads noted, whenever the model runs."""
+    """Record the input of a group's first consumer in every forward."""
     axis = group.consumers[0]
-    # Where a consumer's input has the units: last for a linear layer, second for a convolution.
+    # The dimension of the units in a consumer's input: last for a linear layer, second for a convolution.
     dim = -1 if axis.tensor.dim() == 2 else 1
 
     def note(_: nn.Module, args: tuple[Tensor, ...]) -> None:

@@ -1,4 +1,4 @@
-"""The way out: a plain module that needs no awn."""
+"""Finalize: an adaptive model as a plain one that does not need awn."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from awn.parallel.unwrap import unwrapped
 
 
 def finalize(model: nn.Module, *, round_to: int = 1) -> nn.Module:
-    """A plain copy: exact shapes, the importance folded into the weights, nothing of awn left in it.
+    """A plain copy of exact shapes, with the importance multiplied into the weights, that does not need awn.
 
-    An `AdaptiveMLP` becomes an `nn.Sequential`, inside another module too; any other module keeps its class.
-    `round_to=8` rounds each width up to a multiple of 8, which hardware likes, with units that count for nothing.
+    An `AdaptiveMLP` becomes an `nn.Sequential`, also inside another module; any other module keeps its class.
+    `round_to=8` rounds each width up to a multiple of 8, which suits hardware, by adding units of zero weight.
 
     >>> import awn
     >>> awn.finalize(awn.AdaptiveMLP(2, 2, importance=awn.Exponential.for_units(10)))
@@ -43,7 +43,7 @@ def finalize(model: nn.Module, *, round_to: int = 1) -> nn.Module:
 
 
 def _without_awn(module: nn.Module) -> nn.Module:
-    """A module whose AdaptiveMLPs, inside it or itself, are plain sequences; a subclass has a forward of its own."""
+    """Replace every AdaptiveMLP in a module by a plain sequence, except subclasses, which have their own forward."""
     for name, child in module.named_children():
         setattr(module, name, _without_awn(child))
     return module.as_sequential() if type(module) is AdaptiveMLP else module

@@ -20,8 +20,8 @@ def remove_units(
 ) -> ModelT:
     """A copy without the given units, numbered from 0 in each layer; the others keep their importance.
 
-    The units that stay move up, and the weights that read them are scaled so that their importance at the
-    old place is kept: the copy computes what the model would with those units silent.
+    The remaining units move up, and the weights that read them are scaled to preserve their importance. The copy
+    computes what the model would with the removed units silent.
 
     >>> import awn
     >>> awn.widths(remove_units(awn.AdaptiveMLP(2, 2), {"hidden.0": range(31)}))    # the most important first
@@ -39,18 +39,18 @@ def remove_units(
 
 
 def _others(name: str, indices: Sequence[int] | Tensor, units: int) -> list[int]:
-    """The units that stay."""
+    """The remaining units."""
     if not isinstance(indices, Iterable):
-        raise ArgumentError(f"the units to remove from {name!r} must be a list of their numbers, got {indices!r}.")
+        raise ArgumentError(f"the units to remove from {name!r} must be a list of unit numbers, got {indices!r}.")
     removed = indices.tolist() if isinstance(indices, Tensor) else list(indices)
     for index in removed:
         if isinstance(index, bool) or not isinstance(index, Integral):
-            raise ArgumentError(f"the units to remove from {name!r} must be given by their numbers, got {index!r}.")
+            raise ArgumentError(f"the units to remove from {name!r} must be whole numbers, got {index!r}.")
     if len(set(removed)) != len(removed):
-        raise ArgumentError(f"the units to remove from {name!r} name one twice.")
+        raise ArgumentError(f"the units to remove from {name!r} contain duplicates.")
     wrong = [index for index in removed if not 0 <= index < units]
     if wrong:
         raise ArgumentError(f"layer {name!r} has units 0 to {units - 1}; there is no unit {wrong[0]} to remove.")
     if len(removed) == units:
-        raise ArgumentError(f"all {units} units of {name!r} would go; a layer needs at least one.")
+        raise ArgumentError(f"all {units} units of {name!r} would be removed, but a layer needs at least one.")
     return sorted(set(range(units)) - set(removed))

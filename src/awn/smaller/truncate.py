@@ -1,6 +1,6 @@
-"""Shrink: cut a trained network at its tail, or remove any of its units.
+"""Truncation: drop the least important units of a trained network.
 
-All functions here return a copy and leave the model as it was.
+All functions return a copy and leave the model unchanged.
 """
 
 from __future__ import annotations
@@ -37,14 +37,13 @@ def truncate(
     scope: Scope = "layer",
     calibrate: Iterable[Any] | None = None,
 ) -> ModelT:
-    """A copy without the least important units: those at the end of each layer.
+    """A copy without the least important units, those at the end of each layer.
 
-    Say how many to keep, one way: a fraction `keep`; a number of `units`, the same in each layer or by the layers'
-    names; or the largest network of at most `max_params` parameters. With `scope="layer"` every layer keeps the
-    same fraction; with `scope="global"` all layers are cut at one common quantile of their importance, and
-    `keep` and `units` speak of the total. What is left computes with the same importance as before, and may be
-    trained on: its quantile is lowered to what it now holds. `calibrate`, batches of inputs, re-estimates the
-    statistics of batch norms after the cut.
+    Choose the size in one way: a fraction `keep`; a number of `units`, for every layer or by layer name; or the largest
+    network of at most `max_params` parameters. With `scope="layer"` every layer keeps the same fraction. With
+    `scope="global"` all layers are truncated at a common quantile of their importance, and `keep` and `units` refer to
+    the total. The remaining units keep their importance, and training can continue: the quantile is lowered to the
+    share that they hold. `calibrate`, batches of inputs, re-estimates the statistics of batch norms.
 
     >>> import awn
     >>> awn.widths(awn.truncate(awn.AdaptiveMLP(2, 2, hidden_layers=2), keep=0.7))
@@ -53,7 +52,7 @@ def truncate(
     {'hidden.0': 28, 'hidden.1': 28}
     """
     if sum(choice is not None for choice in (keep, units, max_params)) != 1:
-        raise ArgumentError("say how far to truncate in exactly one way: keep=, units= or max_params=.")
+        raise ArgumentError("choose the size in exactly one way: keep=, units= or max_params=.")
     ladder = _Ladder(require_groups(model), scope)
     if keep is not None:
         if not (isinstance(keep, Real) and 0 < keep <= 1):
@@ -77,10 +76,10 @@ def compress(
     scope: Scope = "global",
     calibrate: Iterable[Any] | None = None,
 ) -> ModelT:
-    """The smallest truncation whose score is at most `max_drop` below that of the model itself.
+    """The smallest truncation whose score is at most `max_drop` below that of the model.
 
-    `score` takes a model and returns a number, more is better. Bisection: about log₂(units) evaluations; where the
-    score does not fall steadily, what is returned keeps its promise but may not be the very smallest.
+    `score` takes a model and returns a number, higher is better. The search is a bisection with about log₂(units)
+    evaluations. If the score is not monotonic, the result satisfies `max_drop` but may not be the very smallest.
 
     >>> import awn
     >>> model = awn.AdaptiveMLP(2, 2)
@@ -92,9 +91,9 @@ def compress(
     batches = None if calibrate is None else list(calibrate)
     ladder = _Ladder(require_groups(model), scope)
     whole = _score(score, model)
-    lowest_allowed = whole - max_drop - 1e-9 * max(1.0, abs(whole))  # so that 0.8 may drop by 0.1 to 0.7
+    lowest_allowed = whole - max_drop - 1e-9 * max(1.0, abs(whole))  # rounding: a drop from 0.8 to 0.7 is within 0.1
     best = _cut(model, ladder.at(ladder.top), None)
-    low, high = 0, ladder.top  # the score is too low at `low`, or nothing is left there; at `high` it is good
+    low, high = 0, ladder.top  # at `low` the score is too low, or no unit is left; at `high` it is good enough
     while high - low > 1:
         middle = (low + high) // 2
         candidate = _cut(model, ladder.at(middle), batches)
@@ -107,7 +106,7 @@ def compress(
 
 @dataclass(frozen=True)
 class _Ladder:
-    """All ways to cut a model's layers at their tails together, from the smallest to the whole, by number of units."""
+    """All joint truncations of a model's layers, ordered by size."""
 
     groups: Sequence[WidthGroup]
     scope: Scope
@@ -126,7 +125,7 @@ class _Ladder:
         return max(self.present.values()) if self.scope == "layer" else sum(self.present.values())
 
     def at(self, rung: int) -> Units:
-        """The cut at a rung: each layer to the same fraction, or all to one quantile with `rung` units in total."""
+        """The truncation at a rung: the same fraction per layer, or a common quantile with `rung` units in total."""
         if rung >= self.top:
             return self.present
         if self.scope == "layer":
@@ -165,7 +164,7 @@ def _plain_units(ladder: _Ladder, units: int) -> Units:
         return {name: min(units, number) for name, number in ladder.present.items()}
     if units < len(ladder.groups):
         raise ArgumentError(
-            f"{units} units in total are fewer than the {len(ladder.groups)} layers that need one each."
+            f"{units} units in total are too few: each of the {len(ladder.groups)} layers needs at least one."
         )
     return ladder.at(units)
 
@@ -179,8 +178,7 @@ def _within_parameters(model: nn.Module, ladder: _Ladder, max_params: int) -> Un
 
     if parameters(1) > max_params:
         raise ArgumentError(
-            f"max_params={max_params:,} cannot be met: with one unit a layer there are {parameters(1):,} parameters.",
-            argument="max_params",
+            f"max_params={max_params:,} cannot be met: with one unit per layer there are {parameters(1):,} parameters."
         )
     low, high = 1, ladder.top + 1
     while high - low > 1:
@@ -194,7 +192,7 @@ def _cut(model: ModelT, units: Units, calibrate: Iterable[Any] | None) -> ModelT
 
 
 def _copy(model: ModelT) -> ModelT:
-    """A copy that is by itself: a model in a DistributedDataParallel leaves that behind."""
+    """A copy without a DistributedDataParallel around it."""
     require_groups(model)
     return cast("ModelT", copy.deepcopy(unwrapped(model)))
 
@@ -210,7 +208,7 @@ def _cut_(model: ModelT, units: Units, calibrate: Iterable[Any] | None) -> Model
     if calibrate is not None:
         batches = list(calibrate)
         if not batches:
-            raise ArgumentError("calibrate has no batches to re-estimate the batch norms from.")
+            raise ArgumentError("calibrate has no batches, but the batch norms need at least one.")
         update_bn(batches, model)
     return model
 
@@ -218,7 +216,7 @@ def _cut_(model: ModelT, units: Units, calibrate: Iterable[Any] | None) -> Model
 def _score(score: Callable[[ModelT], float], model: ModelT) -> float:
     returned: Any = score(model)
     if not isinstance(returned, Real | Tensor):
-        raise ArgumentError(f"score() must return a number, of which more is better; it returned {returned!r}.")
+        raise ArgumentError(f"score() must return a number, higher is better; it returned {returned!r}.")
     number = float(returned)
     if not math.isfinite(number):
         raise NonFiniteError(
