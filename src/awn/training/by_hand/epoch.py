@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.modules import module as torch_module
@@ -43,9 +44,10 @@ def train_epoch(run: Run, loss: Loss, prior: Prior, budget: Budget | None) -> li
     with torch.inference_mode():
         network = _network(run, structure, loss, prior, budget)
     try:
-        with torch.inference_mode():
-            for rows, _ in run.batch_rows():
-                data_terms.append(network.step(rows, resize=(progress.step + 1) % every == 0))
+        # What is not finite is found by `LostNumber`.
+        with torch.inference_mode(), np.errstate(all="ignore"):
+            for batch in network.batches([rows for rows, _ in run.batch_rows()]):
+                data_terms.append(network.step(batch, resize=(progress.step + 1) % every == 0))
                 progress.step += 1
     except LostNumber as error:
         lost = error

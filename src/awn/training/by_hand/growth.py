@@ -6,10 +6,9 @@ import math
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor
 
 from awn.training.by_hand.importances import Importances
-from awn.training.by_hand.layout import WEIGHT, Buffers
+from awn.training.by_hand.layout import WEIGHT, Array, Buffers
 from awn.training.by_hand.structure import Layer, Structure
 
 
@@ -17,30 +16,31 @@ def draw_new_units_(
     structure: Structure, buffers: Buffers, importances: Importances, before: Sequence[int], units: Sequence[int]
 ) -> None:
     """Give values to the units that widths have now and had not before."""
-    for number, layer in enumerate(structure.layers):
-        reads, makes, lead = layer.reads, layer.makes, structure.lead
-        rows = slice(*((before[makes], units[makes]) if makes is not None else (0, 0)))
-        columns = slice(*((before[reads], units[reads]) if reads is not None else (0, 0)))
-        if rows.stop <= rows.start and columns.stop <= columns.start:
+    lead, grown = structure.lead, [now > was for now, was in zip(units, before, strict=True)]
+    for layer, block in zip(structure.layers, buffers.arrays, strict=True):
+        reads, makes = layer.reads, layer.makes
+        more_rows, more_columns = makes is not None and grown[makes], reads is not None and grown[reads]
+        if not more_rows and not more_columns:
             continue
-        outputs = layer.linear.out_features if makes is None else units[makes]
         inputs = layer.linear.in_features if reads is None else units[reads]
-        block = buffers.blocks[number][WEIGHT, :outputs]
-        weight = block[:, lead : lead + inputs]
-        deviation = _deviation(structure, layer, importances)
-        parts = [(columns, 1, reads), (rows, 0, makes)]
-        for new, dim, width in reversed(parts) if layer.rows_first else parts:
-            if width is None or new.stop <= new.start:
+        active = block[WEIGHT, : layer.linear.out_features if makes is None else units[makes]]
+        weight = active[:, lead : lead + inputs]
+        parts = [(more_columns, 1, reads), (more_rows, 0, makes)]
+        for more, dim, width in reversed(parts) if layer.rows_first else parts:
+            if width is None or not more:
                 continue
-            part, kind = weight[new] if dim == 0 else weight[:, new], structure.groups[width].width.new_units
-            if kind == "zero" and dim == 1:
-                part.zero_()
+            new = weight[before[width] :] if dim == 0 else weight[:, before[width] :]
+            kind = structure.groups[width].width.new_units
+            if kind == "normal":
+                new[...] = _normal(new)
+            elif kind == "zero" and dim == 1:
+                new[...] = 0
             else:
-                part.copy_(_normal(part) if kind == "normal" else _normal(part) * deviation)
-        if lead and makes is not None and rows.stop > rows.start:
-            bias = block[rows, 0]
+                new[...] = _normal(new) * _deviation(structure, layer, importances)
+        if lead and more_rows and makes is not None:
+            bias = active[before[makes] :, 0]
             normal = structure.groups[makes].width.new_units == "normal"
-            bias.copy_(_normal(bias) if normal else _uniform(bias).div_(math.sqrt(inputs)))
+            bias[...] = _normal(bias) if normal else _uniform(bias) / math.sqrt(inputs)
 
 
 def _deviation(structure: Structure, layer: Layer, importances: Importances) -> float:
@@ -49,14 +49,18 @@ def _deviation(structure: Structure, layer: Layer, importances: Importances) -> 
         assert layer.makes is not None
         return structure.groups[layer.makes].width.gain / math.sqrt(layer.linear.in_features)
     maker = next(number for number, one in enumerate(structure.layers) if one.makes == layer.reads)
-    f = importances.f[maker, structure.lead :]
-    return structure.groups[layer.reads].width.gain / math.sqrt(torch.dot(f, f).item())
+    f = importances.f.numpy()[maker, structure.lead :]
+    return structure.groups[layer.reads].width.gain / math.sqrt(f @ f)
 
 
-def _normal(like: Tensor) -> Tensor:
-    return torch.randn(like.shape, dtype=like.dtype)
+def _normal(like: Array) -> Array:
+    """By torch, whose random numbers a seed and a checkpoint bring back."""
+    return torch.randn(like.shape, dtype=_TYPES[like.dtype.itemsize]).numpy()
 
 
-def _uniform(like: Tensor) -> Tensor:
+def _uniform(like: Array) -> Array:
     """Between −1 and 1."""
-    return torch.rand(like.shape, dtype=like.dtype).mul_(2).sub_(1)
+    return 2 * torch.rand(like.shape, dtype=_TYPES[like.dtype.itemsize]).numpy() - 1
+
+
+_TYPES = {4: torch.float32, 8: torch.float64}

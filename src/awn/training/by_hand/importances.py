@@ -10,6 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 
 from awn.core.importance import Exponential
@@ -49,31 +50,33 @@ class ExponentialImportances(Importances):
 
     def __init__(self, widths: Sequence[Width], capacities: Sequence[int], lead: int, dtype: torch.dtype) -> None:
         super().__init__(widths, capacities, lead, dtype)
-        self._index = torch.full_like(self._units_f, math.inf)  # of an inert slot, so that f = 0
-        self._sums = torch.stack([torch.ones_like(self._numbers), self._numbers], 1)  # for Σ q and Σ j q
+        self._f, self._df, self._count = self._units_f.numpy(), self._units_df.numpy(), self._numbers.numpy()
+        self._index = np.full_like(self._f, np.inf)  # of an inert slot, so that f = 0
+        self._sums = np.stack([np.ones_like(self._count), self._count], 1)  # for Σ q and Σ j q
+        self._falling, self._top = np.ones((2, len(widths), 1), self._f.dtype)
+        self._q = np.empty_like(self._f)
         self._mass = [width.family.scale == "mass" for width in widths]
         self._nus = [0.0] * len(widths)
-        self._q = torch.empty_like(self._units_f)
 
     def set_units(self, layer: int, units: int) -> None:
         """See `Importances`."""
-        self._index[layer, :units] = self._numbers[:units]
-        self._index[layer, units:] = math.inf
+        self._index[layer, :units] = self._count[:units]
+        self._index[layer, units:] = np.inf
 
     def update(self, log_nus: Sequence[float]) -> None:
         """See `Importances`."""
-        self._nus = [math.exp(log_nu) for log_nu in log_nus]
-        scales = [
-            [-nu, -math.expm1(-nu) * width.amplitude if mass else width.amplitude]
-            for nu, mass, width in zip(self._nus, self._mass, self.widths, strict=True)
-        ]
-        falling, top = torch.tensor(scales, dtype=self.f.dtype).split(1, 1)
-        torch.mul(self._index, falling, out=self._units_f)
-        self._units_f.exp_().mul_(top)
+        for layer, log_nu in enumerate(log_nus):
+            self._nus[layer] = nu = math.exp(log_nu)
+            self._falling[layer, 0] = -nu
+            first = -math.expm1(-nu) if self._mass[layer] else 1.0
+            self._top[layer, 0] = first * self.widths[layer].amplitude
+        np.multiply(self._index, self._falling, out=self._f)
+        np.exp(self._f, out=self._f)
+        np.multiply(self._f, self._top, out=self._f)
 
     def slopes(self) -> list[float]:
         """See `Importances`."""
-        sums = torch.mm(torch.mul(self._units_df, self._units_f, out=self._q), self._sums).tolist()
+        sums = (np.multiply(self._df, self._f, out=self._q) @ self._sums).tolist()
         return [
             nu * ((total / math.expm1(nu) if nu < 700 else 0.0) - moment if mass else -moment)
             for nu, mass, (total, moment) in zip(self._nus, self._mass, sums, strict=True)

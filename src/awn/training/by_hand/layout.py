@@ -20,10 +20,13 @@ whole buffer leaves them at zero. Without biases, the column and the row of ones
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
+Array = np.ndarray[Any, Any]
 WEIGHT, GRADIENT, FIRST, SECOND = range(4)
 # Rows start at multiples of so many numbers: a processor reads aligned rows faster.
 _ALIGNMENT = 16
@@ -49,6 +52,8 @@ class Buffers:
             matrix = part.unflatten(1, (-1, stride))
             few = inputs < FEW_INPUTS
             self.blocks.append(matrix[:, :, :outputs].transpose(1, 2) if few else matrix[:, :, :inputs])
+        #: The same memory, for NumPy.
+        self.arrays: list[Array] = [block.numpy() for block in self.blocks]
 
     def copy_(self, other: Buffers) -> None:
         """Take over what both have room for."""

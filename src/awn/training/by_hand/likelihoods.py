@@ -6,110 +6,82 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from awn.loss import likelihood
+from awn.training.by_hand.batches import Batch
 from awn.training.data import Data
 from awn.training.evaluate import Loss
 
 
 class DataTerm(ABC):
-    """The mean negative log-likelihood of batches of one size, and its gradient."""
+    """The mean negative log-likelihood of batches of one size, and its gradient `d` with respect to the outputs."""
 
-    def __init__(self, data: Data, outputs: int, samples: int) -> None:
-        self.y, self.weight = data.y, data.weight
-        made: dict[str, Any] = {"dtype": data.x.dtype}
-        self.d = torch.empty(outputs, samples, **made)
-        self.flat = self.d.view(-1)
+    #: Whether targets are classes, whose batches `batches` spreads over the outputs.
+    of_classes = False
+
+    def __init__(self, outputs: int, samples: int, dtype: torch.dtype) -> None:
         self.share = 1 / samples
-        self.shares = None if data.weight is None else torch.empty(samples, **made)
+        self.d = torch.empty(outputs, samples, dtype=dtype)
+        self.flat = self.d.view(-1)
 
     @abstractmethod
-    def take(self, rows: Tensor) -> None:
-        """Fetch the targets and the weights of a batch."""
-
-    @abstractmethod
-    def loss(self, z: Tensor) -> Tensor:
-        """The data term at the outputs z [outputs, samples]; `d` becomes its gradient. z may be overwritten."""
-
-    def _take_weights(self, rows: Tensor) -> None:
-        if self.weight is not None:
-            torch.mul(self.weight.index_select(0, rows), self.share, out=self.shares)
+    def loss(self, z: Tensor, batch: Batch) -> Tensor:
+        """The data term at the outputs z [outputs, samples]; `d` becomes its gradient."""
 
 
 class CategoricalTerm(DataTerm):
-    """−Σ t log softmax(z), whose gradient is Σ t · softmax(z) − t, for targets t of weight/samples at one class."""
+    """Σ t log softmax(z), with the gradient t − Σ t · softmax(z), for targets t = −weight/samples at one class."""
 
-    def __init__(self, data: Data, outputs: int, samples: int) -> None:
-        super().__init__(data, outputs, samples)
-        scale = self.share if self.weight is None else 1.0
-        self.classes = torch.eye(outputs, dtype=data.x.dtype).mul_(-scale)
-        self.target = torch.empty_like(self.d)
-        self.flat_target = self.target.view(-1)
+    of_classes = True
 
-    def take(self, rows: Tensor) -> None:
-        """See `DataTerm`."""
-        self._take_weights(rows)
-        torch.index_select(self.classes, 1, self.y.index_select(0, rows), out=self.target)
-        if self.shares is not None:
-            self.target.mul_(self.shares)
-
-    def loss(self, z: Tensor) -> Tensor:
+    def loss(self, z: Tensor, batch: Batch) -> Tensor:
         """See `DataTerm`."""
         torch.log_softmax(z, 0, out=self.d)
-        found = torch.dot(self.flat_target, self.flat)
+        found = torch.dot(batch.target.view(-1), self.flat)
         self.d.exp_()
-        if self.shares is None:
-            torch.add(self.target, self.d, alpha=self.share, out=self.d)
+        if batch.shares is None:
+            torch.add(batch.target, self.d, alpha=self.share, out=self.d)
         else:
-            self.d.mul_(self.shares).add_(self.target)
+            self.d.mul_(batch.shares).add_(batch.target)
         return found
 
 
 class GaussianTerm(DataTerm):
     """Σ (z − y)² / (2 deviation²) and its constant, as a weighted mean over the samples."""
 
-    def __init__(self, data: Data, outputs: int, samples: int, deviation: float = 1.0) -> None:
-        super().__init__(data, outputs, samples)
-        self.target = torch.empty(samples, outputs, dtype=data.x.dtype)
-        self.target_t = self.target.t()
-        self.scaled = torch.empty_like(self.d)
-        self.flat_scaled = self.scaled.view(-1)
+    def __init__(self, outputs: int, samples: int, dtype: torch.dtype, deviation: float = 1.0) -> None:
+        super().__init__(outputs, samples, dtype)
+        self.error = torch.empty_like(self.d)
+        self.flat_error = self.error.view(-1)
         self.precision = deviation**-2
         self.constant = outputs * (math.log(deviation) + 0.5 * math.log(2 * math.pi))
 
-    def take(self, rows: Tensor) -> None:
+    def loss(self, z: Tensor, batch: Batch) -> Tensor:
         """See `DataTerm`."""
-        self._take_weights(rows)
-        torch.index_select(self.y, 0, rows, out=self.target)
-
-    def loss(self, z: Tensor) -> Tensor:
-        """See `DataTerm`."""
-        torch.sub(z, self.target_t, out=self.scaled)
-        if self.shares is None:
-            torch.mul(self.scaled, self.share * self.precision, out=self.d)
-            return torch.dot(self.flat_scaled, self.flat).mul_(0.5).add_(self.constant)
-        torch.mul(self.scaled, self.shares, out=self.d).mul_(self.precision)
-        return torch.dot(self.flat_scaled, self.flat).mul_(0.5).add_(self.shares.sum(), alpha=self.constant)
+        torch.sub(z, batch.target, out=self.error)
+        if batch.shares is None:
+            torch.mul(self.error, self.share * self.precision, out=self.d)
+            return torch.dot(self.flat_error, self.flat).mul_(0.5).add_(self.constant)
+        torch.mul(self.error, batch.shares, out=self.d).mul_(self.precision)
+        return torch.dot(self.flat_error, self.flat).mul_(0.5).add_(batch.shares.sum(), alpha=self.constant)
 
 
-class BernoulliTerm(GaussianTerm):
+class BernoulliTerm(DataTerm):
     """Σ softplus(z) − y z, as a weighted mean over the samples."""
 
-    def loss(self, z: Tensor) -> Tensor:
+    def loss(self, z: Tensor, batch: Batch) -> Tensor:
         """See `DataTerm`."""
-        each = torch.nn.functional.softplus(z).sub_(z * self.target_t)
-        torch.sigmoid(z, out=self.d).sub_(self.target_t)
-        shares: float | Tensor = self.share if self.shares is None else self.shares
-        self.d.mul_(shares)
+        shares: float | Tensor = self.share if batch.shares is None else batch.shares
+        torch.sigmoid(z, out=self.d).sub_(batch.target).mul_(shares)
+        each = torch.nn.functional.softplus(z).sub_(z * batch.target)
         return each.mul_(shares).sum()
 
 
-#: Makes the term for batches of a size: (data, outputs, samples) → DataTerm.
-MakeTerm = Callable[[Data, int, int], DataTerm]
+#: Makes the term for batches of a size: (outputs, samples, dtype) → DataTerm.
+MakeTerm = Callable[[int, int, torch.dtype], DataTerm]
 
 
 def term_by_hand(loss: Loss, data: Data, outputs: int) -> MakeTerm | str:

@@ -7,7 +7,7 @@ between epochs, so that whatever happens to the model there, such as a resume, n
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -16,10 +16,10 @@ from torch.optim import Optimizer
 
 from awn.core.replace import Move, too_wide
 from awn.errors import NonFiniteError
+from awn.training.by_hand.batches import Batch, batches
 from awn.training.by_hand.growth import draw_new_units_
 from awn.training.by_hand.handover import give_back_, read_nu, take_
 from awn.training.by_hand.importances import Importances, make_importances
-from awn.training.by_hand.inputs import Inputs
 from awn.training.by_hand.layout import GRADIENT, WEIGHT, Buffers
 from awn.training.by_hand.likelihoods import MakeTerm
 from awn.training.by_hand.optimizers import FlatOptimizer, decays, options_by_parameter, updates_so_far, weights_of
@@ -76,15 +76,20 @@ class Network:
 
     # A step
 
-    def step(self, rows: Tensor, resize: bool) -> Tensor:
-        """One step on these rows of the data, with the widths brought to what ν asks for if `resize`: the data term."""
-        if self.passes is None or self.passes.samples != len(rows):
-            self._make_passes(len(rows))
+    def batches(self, rows: Sequence[Tensor]) -> Iterator[Batch]:
+        """The batches of these rows of the data, as `step` takes them."""
+        outputs, dtype = self.structure.layers[-1].linear.out_features, self.dtype
+        of_classes = self.recipe.make_term(outputs, 1, dtype).of_classes
+        return batches(self.data, rows, outputs if of_classes else None, self.structure.lead)
+
+    def step(self, batch: Batch, resize: bool) -> Tensor:
+        """One step, which brings the widths to what ν asks for if `resize`; returns the data term."""
+        samples = batch.target.shape[1]
+        if self.passes is None or self.passes.samples != samples:
+            self._make_passes(samples)
         assert self.passes is not None
-        self.inputs.take(rows)
-        self.term.take(rows)
-        loss = self.term.loss(self.passes.forward(self.inputs.batch))
-        self.passes.backward(self.term.d, self.inputs.batch_t)
+        loss = self.term.loss(self.passes.forward(batch.x), batch)
+        self.passes.backward(self.term.d, batch.x_t)
         self._collect_slopes()
         if self.has_prior:
             self._add_prior()
@@ -99,10 +104,8 @@ class Network:
         return loss
 
     def _make_passes(self, samples: int) -> None:
-        lead = self.structure.lead
-        self.passes = Passes(self.buffers, self.importances, self.recipe.between, samples, lead)
-        self.inputs = Inputs(self.data.x, samples, lead)
-        self.term = self.recipe.make_term(self.data, self.structure.layers[-1].linear.out_features, samples)
+        self.passes = Passes(self.buffers, self.importances, self.recipe.between, samples, self.structure.lead)
+        self.term = self.recipe.make_term(self.structure.layers[-1].linear.out_features, samples, self.dtype)
 
     def _collect_slopes(self) -> None:
         """dL/dlog ν of every width; a width that layers share has the sum of theirs."""
@@ -195,7 +198,7 @@ class Network:
     def _clear(self, before: list[int], wanted: list[int]) -> None:
         """Zero the weights, gradients and moments of units that are dropped."""
         lead = self.structure.lead
-        for layer, block in zip(self.structure.layers, self.buffers.blocks, strict=True):
+        for layer, block in zip(self.structure.layers, self.buffers.arrays, strict=True):
             if layer.makes is not None and wanted[layer.makes] < before[layer.makes]:
                 block[:, wanted[layer.makes] : before[layer.makes]] = 0
             if layer.reads is not None and wanted[layer.reads] < before[layer.reads]:

@@ -53,6 +53,7 @@ class FlatAdam(FlatOptimizer):
         self.weight, self.gradient = buffers.state[WEIGHT], buffers.state[GRADIENT]
         self.first, self.second = buffers.state[FIRST], buffers.state[SECOND]
         self.clock = torch.zeros(())
+        self.clock_array = self.clock.numpy()  # to set it costs less than to fill the tensor
         self.decay = decay
         self.decoupled = _is_decoupled(self.options)
         # Decay that differs between weights is not one that the fused update knows.
@@ -83,7 +84,7 @@ class FlatAdam(FlatOptimizer):
         if self.fused is None:
             self.update_in_public()
         else:
-            self.clock.fill_(self.count)
+            self.clock_array[...] = self.count
             self.fused(*self.lists, **self.each)
 
     def update_in_public(self) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -59,7 +60,6 @@ class HiddenUnits:
         self.z = scratch() if self.activation.keeps_input else self.h
         self.mask = scratch() if has_dropout else None
         self.noise = torch.empty(samples, slots, dtype=whole.dtype) if has_dropout else None
-        self.product = None if column is None else scratch()
 
     def forward(self) -> Tensor:
         """What the next layer reads, given z."""
@@ -77,8 +77,7 @@ class HiddenUnits:
         """dL/dz in place of dL/dg, and the gradient of the importances if the gate is here."""
         d = self.d
         if self.column is not None:
-            assert self.product is not None
-            torch.sum(torch.mul(d, self.m, out=self.product), 1, out=self.df)
+            torch.linalg.vecdot(d, self.m, out=self.df)
             torch.mul(d, self.column, out=d)
         if self.mask is not None:
             torch.mul(d, self.mask, out=d)
@@ -92,25 +91,25 @@ class Weights:
     def __init__(self, block: Tensor, row: Tensor | None, df: Tensor | None) -> None:
         self.weight, self.gradient = block[WEIGHT], block[GRADIENT]
         #: The importances, as a row, if the gate is here; `df` takes their gradient.
-        self.row, self.df = row, df
+        # A gated weight is small, so NumPy gates it.
+        self.row, self.df = (None, None) if row is None or df is None else (row.numpy(), df.numpy())
         self.used = self.weight if row is None else torch.empty_like(self.weight)
         self.used_t = self.used.t()
-        self.product = None if row is None else torch.empty_like(self.weight)
+        self.arrays = self.weight.numpy(), self.gradient.numpy(), self.used.numpy()
 
     def forward(self, x: Tensor, out: Tensor) -> None:
         """The product with the inputs."""
         if self.row is not None:
-            torch.mul(self.weight, self.row, out=self.used)
+            np.multiply(self.arrays[0], self.row, out=self.arrays[2])
         torch.mm(self.used, x, out=out)
 
     def backward(self, d: Tensor, x_t: Tensor, whole: Tensor | None) -> None:
         """The gradient of the weight, and to `whole` that of the inputs."""
         torch.mm(d, x_t, out=self.gradient)
         if self.row is not None:
-            assert self.product is not None
-            assert self.df is not None
-            torch.sum(torch.mul(self.weight, self.gradient, out=self.product), 0, out=self.df)
-            torch.mul(self.gradient, self.row, out=self.gradient)
+            weight, gradient, _ = self.arrays
+            np.add.reduce(weight * gradient, 0, out=self.df)
+            np.multiply(gradient, self.row, out=gradient)
         if whole is not None:
             torch.mm(self.used_t, d, out=whole)
 
