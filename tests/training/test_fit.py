@@ -277,11 +277,12 @@ def test_every_callback_keeps_the_contract(name: str, tmp_path: Path, monkeypatc
     """It can be called through a whole run, for a plain model too, twice, and changes nothing."""
     stand_in_mlflow(monkeypatch)
     callback, recorder = CALLBACKS[name](tmp_path), Recorder()
-    alone, watched = network(), network()
-    train(alone)
-    train(watched, callbacks=[callback, recorder])
+    for callbacks, path in ([callback, recorder], "autograd"), ([callback], "by hand"):
+        alone, watched = network(), network()
+        train(alone, replace(SHORT, by_hand=path == "by hand"))
+        assert train(watched, callbacks=callbacks).path == path  # the recorder looks at every step
+        assert same_state(dict(alone.state_dict()), dict(watched.state_dict()))
     assert recorder.calls == ["fit_start", *(["step_end"] * 4 + ["epoch_end"]) * 4, "fit_end"]
-    assert same_state(dict(alone.state_dict()), dict(watched.state_dict()))
     train(nn.Linear(2, 2), validation=rings(seed=1), callbacks=[callback])
 
 
@@ -459,7 +460,7 @@ from pathlib import Path
 import torch
 torch.set_num_threads(1)
 sys.path.insert(0, sys.argv[1])
-from test_fit import Callback, LONG, network, rings, run_module, train
+from test_fit import Callback, LONG, network, replace, rings, run_module, train
 
 class Kill(Callback):
     def on_step_end(self, progress, resized):
@@ -467,7 +468,8 @@ class Kill(Callback):
             os.kill(os.getpid(), signal.SIGKILL)
 
 run_module._SECONDS_BETWEEN_CHECKPOINTS = float(sys.argv[3])
-train(network(dropout=0.2), LONG, rings(seed=1), folder=Path(sys.argv[2]), callbacks=[Kill()])
+options = replace(LONG, by_hand=False)  # as Kill, which looks at every step, has it
+train(network(dropout=0.2), options, rings(seed=1), folder=Path(sys.argv[2]), callbacks=[Kill()])
 """
 LONG = FitOptions(epochs=9, batch_size=16, lr=0.05, schedule="plateau", patience=4, seed=7)
 
@@ -485,9 +487,10 @@ def test_a_killed_run_goes_on_as_if_it_had_not_been(tmp_path: Path, pause: float
     assert (tmp_path / "run.safetensors").exists() == (pause < 0)
 
     whole, resumed = network(dropout=0.2), network(dropout=0.2)
-    expected = train(whole, LONG, rings(seed=1))
+    options = replace(LONG, by_hand=False)
+    expected = train(whole, options, rings(seed=1))
     torch.rand(3)  # the state of the generators outside must not matter
-    history = train(resumed, LONG, rings(seed=1), folder=tmp_path, resume=True)
+    history = train(resumed, options, rings(seed=1), folder=tmp_path, resume=True)
     assert comparable(history) == comparable(expected)
     assert same_state(dict(whole.state_dict()), dict(resumed.state_dict()))
     assert History.load(tmp_path / "history.jsonl") == history

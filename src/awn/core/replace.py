@@ -76,12 +76,17 @@ def prepare(
         # TypeError: a size that does not fit in a long
         if isinstance(error, AwnError) or not isinstance(error, RuntimeError | MemoryError | TypeError):
             raise
-        widest = max(moves, key=lambda name: moves[name].after)
-        raise ResizeError(
-            f"layer {widest!r} cannot be resized to {moves[widest].after:,} units; it stays at {moves[widest].before}. "
-            "If memory is short, set max_units or lower the learning rate of ν (width_lr). Torch says: "
-            + str(error).splitlines()[0]
-        ) from error
+        raise too_wide(moves, error) from error
+
+
+def too_wide(moves: Mapping[str, Move], error: BaseException) -> ResizeError:
+    """The error that says which layer torch could not make tensors for."""
+    widest = max(moves, key=lambda name: moves[name].after)
+    return ResizeError(
+        f"layer {widest!r} cannot be resized to {moves[widest].after:,} units; it stays at {moves[widest].before}. "
+        "If memory is short, set max_units or lower the learning rate of ν (width_lr). Torch says: "
+        + str(error).splitlines()[0]
+    )
 
 
 def commit_(

@@ -60,11 +60,8 @@ def resize_(
         try:
             settled.append(group.width.settle(log_nu))
         except NonFiniteError as error:
-            raise NonFiniteError(_lost_number(model, group, optimizers, error)) from None
-    if optimizers and any(group.width.optimizer_may_be_stale for group in groups):
-        _catch_up_(model, groups, optimizers)
-    if optimizers:
-        check_prior_decay(groups, optimizers)
+            raise NonFiniteError(lost_number(model, group, optimizers, error)) from None
+    catch_up_(model, groups, optimizers)
     changed = settled != [(group.width.units, log_nu) for group, log_nu in zip(groups, stored, strict=True)]
     targets = {group.name: units for group, (units, _) in zip(groups, settled, strict=True)}
     moves = _plan(groups, targets, {}) if changed else {}
@@ -174,8 +171,15 @@ def _watch_on(gate: Gate) -> Watch:
     return gate.watch
 
 
+def catch_up_(model: nn.Module, groups: Sequence[WidthGroup], optimizers: Sequence[Optimizer]) -> None:
+    """Check that optimizers fit the model, and clear what they hold of units that went without them at hand."""
+    if optimizers and any(group.width.optimizer_may_be_stale for group in groups):
+        _catch_up_(model, groups, optimizers)
+    if optimizers:
+        check_prior_decay(groups, optimizers)
+
+
 def _catch_up_(model: nn.Module, groups: Sequence[WidthGroup], optimizers: Sequence[Optimizer]) -> None:
-    """After changes made without the optimizer: check its tensors, and clear the state of dropped units."""
     tensors = axes_by_tensor(groups)
     check_parallel(model, tensors, optimizers)
     check_optimizers(model, [*tensors, *(group.width.log_nu for group in groups)], optimizers)
@@ -202,8 +206,8 @@ def _plan(groups: Sequence[WidthGroup], units: Mapping[str, int], capacities: Ma
     return moves
 
 
-def _lost_number(model: nn.Module, group: WidthGroup, optimizers: Sequence[Optimizer], error: NonFiniteError) -> str:
-    """An error that names the layer, the step and other tensors that are not finite."""
+def lost_number(model: nn.Module, group: WidthGroup, optimizers: Sequence[Optimizer], error: NonFiniteError) -> str:
+    """An error message that names the layer, the step and other tensors that are not finite."""
     steps = [one.state[group.width.log_nu].get("step") for one in optimizers if group.width.log_nu in one.state]
     when = f" at step {int(steps[0])}" if steps and steps[0] is not None else ""
     others = non_finite_tensors(model)

@@ -195,12 +195,13 @@ class Width(nn.Module):
         step = self._allocation_step(units)
         return math.ceil(units / step) * step
 
-    def fits(self, units: int) -> bool:
-        """Whether a width keeps the present capacity: at most the capacity, and at most two steps below it."""
-        if units > self.capacity:
+    def fits(self, units: int, capacity: int | None = None) -> bool:
+        """Whether a width stays in a capacity, the present one: not above it, and not more than two steps below."""
+        capacity = self.capacity if capacity is None else capacity
+        if units > capacity:
             return False
-        # The step of the capacity, not of the width: small changes around a new step size must not reallocate.
-        return self.capacity - units <= (0 if self.block == 1 else 2 * self._allocation_step(self.capacity))
+        # By the capacity's step, and not the width's: where the step changes, a swing must not reallocate.
+        return capacity - units <= (0 if self.block == 1 else 2 * self._allocation_step(capacity))
 
     def get_extra_state(self) -> Tensor:
         """The state besides ν: the number of units, the quantile and the amplitude."""

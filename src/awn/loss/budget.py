@@ -46,17 +46,30 @@ class Budget:
             check_units(f"positions[{layer!r}]", number)
 
     def penalty(self, model: nn.Module, groups: Sequence[WidthGroup]) -> Tensor:
-        """The penalty, strength · max(0, cost / cap − 1), with a gradient for every ν."""
+        """Strength · max(0, cost / cap − 1), with a gradient for every ν."""
+        widths = [_width(group) for group in groups]
+        products = [factor * math.prod(widths[i] for i in used) for factor, used in self.cost(model, groups)]
+        cost = torch.stack([widths[0].new_zeros(()) + product for product in products]).sum()
+        return self.strength * torch.relu(cost / self.cap - 1)  # no gradient at the cap itself
+
+    @property
+    def cap(self) -> float:
+        """The one cap that is set."""
+        return next(cap for cap in (self.max_units, self.max_params, self.max_flops) if cap is not None)
+
+    def cost(self, model: nn.Module, groups: Sequence[WidthGroup]) -> list[tuple[float, tuple[int, ...]]]:
+        """What a network costs, as a sum of products: a factor, and the numbers of the groups whose widths it takes.
+
+        >>> import awn
+        >>> model = awn.AdaptiveMLP(2, 3)
+        >>> Budget(max_params=500).cost(model, awn.advanced.find_groups(model))
+        [(3, ()), (2, (0,)), (1, (0,)), (3, (0,))]
+        """
         model = unwrapped(model)
         if self.max_units is not None:
             self._check_above(sum(group.width.min_units for group in groups), "units, the layers' min_units together")
-            over = torch.stack([_width(group) for group in groups]).sum() / self.max_units - 1
-        elif self.max_params is not None:
-            over = self._parameters(model, groups) / self.max_params - 1
-        else:
-            assert self.max_flops is not None
-            over = self._flops(model, groups) / self.max_flops - 1
-        return self.strength * torch.relu(over)  # no gradient at the cap itself
+            return [(1, (number,)) for number in range(len(groups))]
+        return self._parameters(model, groups) if self.max_params is not None else self._flops(model, groups)
 
     def _check_above(self, least: int, what: str) -> None:
         """Raise for a cap that no width can meet."""
@@ -67,37 +80,35 @@ class Budget:
                 f"a budget of {cap} cannot be met: the network always has {least} {what}. Raise the cap."
             )
 
-    def _parameters(self, model: nn.Module, groups: Sequence[WidthGroup]) -> Tensor:
+    def _parameters(self, model: nn.Module, groups: Sequence[WidthGroup]) -> list[tuple[float, tuple[int, ...]]]:
         sizes = _sizes(groups)
         own = {group.width.log_nu for group in groups}
         fixed = sum(weight.numel() for weight in model.parameters() if weight not in sizes and weight not in own)
         self._check_above(fixed, "parameters that no learned width governs")
-        return fixed + torch.stack([size for tensor, size in sizes.items() if isinstance(tensor, nn.Parameter)]).sum()
+        return [(fixed, ()), *(size for tensor, size in sizes.items() if isinstance(tensor, nn.Parameter))]
 
-    def _flops(self, model: nn.Module, groups: Sequence[WidthGroup]) -> Tensor:
+    def _flops(self, model: nn.Module, groups: Sequence[WidthGroup]) -> list[tuple[float, tuple[int, ...]]]:
         paths = {module: path for path, module in model.named_modules()}
         unknown = set(self.positions) - set(paths.values())
         if unknown:
             raise ArgumentError(f"positions names {sorted(unknown)[0]!r}, but the model has no such layer.")
         owners = {axis.tensor: paths[axis.module] for group in groups for axis in group.axes}
-        return torch.stack(
-            [
-                2 * self.positions.get(owners[tensor], 1) * size
-                for tensor, size in _sizes(groups).items()
-                if tensor.dim() > 1
-            ]
-        ).sum()
+        return [
+            (2 * self.positions.get(owners[tensor], 1) * free, used)
+            for tensor, (free, used) in _sizes(groups).items()
+            if tensor.dim() > 1
+        ]
 
 
-def _sizes(groups: Sequence[WidthGroup]) -> dict[Tensor, Tensor]:
-    """The number of active entries of every governed tensor, as a function of ν."""
+def _sizes(groups: Sequence[WidthGroup]) -> dict[Tensor, tuple[int, tuple[int, ...]]]:
+    """The number of active entries of every governed tensor: a factor, and the groups whose widths multiply it."""
+    numbers = {group.width: number for number, group in enumerate(groups)}
     sizes = {}
     for tensor, axes in axes_by_tensor(groups).items():
-        free = math.prod(size for dim, size in enumerate(tensor.shape) if dim not in [axis.dim for _, axis in axes])
-        size = torch.tensor(float(free), device=tensor.device)
-        for group, axis in axes:
-            size = size * _width(group) * axis.repeat
-        sizes[tensor] = size
+        governed = [axis.dim for _, axis in axes]
+        free = math.prod(size for dim, size in enumerate(tensor.shape) if dim not in governed)
+        repeats = math.prod(axis.repeat for _, axis in axes)
+        sizes[tensor] = free * repeats, tuple(numbers[group.width] for group, _ in axes)
     return sizes
 
 

@@ -47,6 +47,15 @@ class History:
         best = [int(row["epoch"]) for row in self.rows if row.get("best")]
         return best[-1] if best else len(self.rows)
 
+    @property
+    def path(self) -> str:
+        """How the last epoch was trained: "by hand", without autograd, or "autograd".
+
+        >>> History([{"epoch": 1, "path": "by hand"}]).path
+        'by hand'
+        """
+        return str(self.rows[-1].get("path", "autograd")) if self.rows else "autograd"
+
     def column(self, name: str) -> list[Any]:
         """One entry of every row."""
         return [row[name] for row in self.rows]

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from awn.basics.random_states import random_states, set_random_states
@@ -20,6 +22,7 @@ from awn.loss.budget import Budget
 from awn.loss.objective import objective, terms
 from awn.loss.prior import Prior, weight_term
 from awn.parallel.collectives import average_, reaching_all, told
+from awn.training.by_hand import epoch as by_hand
 from awn.training.callbacks import Callback
 from awn.training.data import Data
 from awn.training.denormals import flush_denormals
@@ -29,6 +32,7 @@ from awn.training.options import FitOptions
 from awn.training.run import Run
 
 _OPTIONS, _PRIOR = FitOptions(), Prior()
+_log = logging.getLogger(__name__)
 
 
 def fit(
@@ -64,7 +68,7 @@ def fit(
     >>> model = awn.AdaptiveMLP(2, 2)
     >>> history = fit(model, data, data, loss=awn.likelihood.categorical, options=FitOptions(epochs=3))
     >>> len(history), sorted(history[-1])
-    (3, ['best', 'budget', 'data', 'epoch', 'lr', 'nu', 'score', 'seconds', 'total', ...])
+    (3, ['best', 'budget', 'data', 'epoch', 'lr', 'nu', 'path', 'score', 'seconds', 'total', ...])
     """
     _check(train, validation)
     with _own_random_numbers(options.seed), flush_denormals():
@@ -77,10 +81,12 @@ def fit(
         while progress.epoch < options.epochs and not progress.stop:
             started = time.perf_counter()
             run.set_learning_rates()
+            path = _choose_path(run, loss, callbacks)
             with reaching_all(run.parallel):
-                terms = _train_epoch(run, loss, prior, budget, callbacks)
+                train_epoch = by_hand.train_epoch if path == "by hand" else partial(_train_epoch, callbacks=callbacks)
+                terms = _mean_terms(run, train_epoch(run, loss, prior, budget), prior, budget)
             terms |= _judge(run, validation, score, loss)
-            run.end_epoch({**terms, "seconds": time.perf_counter() - started})
+            run.end_epoch({**terms, "seconds": time.perf_counter() - started, "path": path})
             for callback in callbacks:
                 callback.on_epoch_end(progress)
             progress.stop = bool(told(run.parallel, lambda: [progress.stop], 1)[0])
@@ -91,10 +97,22 @@ def fit(
     return progress.history
 
 
+def _choose_path(run: Run, loss: Loss, callbacks: Sequence[Callback]) -> str:
+    """How the next epoch is trained: "by hand" or "autograd"."""
+    wanted = run.options.by_hand
+    against = "by_hand=False" if wanted is False else by_hand.why_not(run, loss, callbacks)
+    if wanted and against is not None:
+        raise ArgumentError(f"by_hand=True, but {against}. Leave by_hand out: training then goes through autograd.")
+    path = "by hand" if against is None else "autograd"
+    if not len(run.progress.history) or run.progress.history.path != path:
+        _log.info("training %s%s", path, "" if against is None else f": {against}")
+    return path
+
+
 def _train_epoch(
     run: Run, loss: Loss, prior: Prior, budget: Budget | None, callbacks: Sequence[Callback]
-) -> dict[str, float]:
-    """All steps of an epoch; returns the terms of the loss, the data term as its mean over the steps."""
+) -> list[Tensor]:
+    """All steps of an epoch, through autograd; returns the data term of each."""
     model, optimizer, progress, options = run.parallel.train(), run.optimizer, run.progress, run.options
     run.draw_apart()
     data_terms = []
@@ -117,12 +135,18 @@ def _train_epoch(
         for callback in callbacks:
             callback.on_step_end(progress, resized)
         data_terms.append(nll.detach())
-    means = {"data": average_(model, torch.stack(data_terms).mean()).item(), **_other_terms(run, prior, budget)}
+    return data_terms
+
+
+def _mean_terms(run: Run, data_terms: Sequence[Tensor], prior: Prior, budget: Budget | None) -> dict[str, float]:
+    """The terms of the loss after an epoch, the data term as its mean over the steps."""
+    mean = average_(run.parallel, torch.stack(list(data_terms)).mean())
+    means = {"data": mean.item(), **_other_terms(run, prior, budget)}
     means["total"] = sum(means.values())
     if not math.isfinite(means["total"]):  # with learned widths, `objective` has looked at every step
         raise NonFiniteError(
-            f"the loss is not finite in epoch {progress.epoch + 1}: lower the learning rate, clip gradients, or look "
-            "at the data."
+            f"the loss is not finite in epoch {run.progress.epoch + 1}: lower the learning rate, clip gradients, or "
+            "look at the data."
         )
     return means
 

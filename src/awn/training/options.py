@@ -28,7 +28,8 @@ class FitOptions:
     uses bfloat16 where an accelerator has it. `resize_every`: steps between two resizes. `stop_by="loss"` keeps the
     epoch with the lowest validation loss, where "score" keeps the one with the best score. `ties`: of equally good
     epochs the first is kept, or the last, whose layers have had more time to find their width; patience counts from
-    the first either way.
+    the first either way. `by_hand`: None trains an `AdaptiveMLP` without autograd where `fit` knows how, which gives
+    the same result in less time; False always uses autograd; True is an error where autograd is needed.
 
     >>> FitOptions(epochs=50, schedule="cosine").lr
     0.01
@@ -47,6 +48,7 @@ class FitOptions:
     stop_by: StopBy = "score"
     ties: Ties = "first"
     seed: int = 0
+    by_hand: bool | None = None
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size", "resize_every"):

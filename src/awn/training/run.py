@@ -72,8 +72,10 @@ class Run:
         self.shuffling = torch.Generator().manual_seed(options.seed)
         self.progress = Progress(model, self.optimizer, options, History())
         self.best: dict[str, Any] = {"merit": -math.inf, "since": 0, "state": None}
+        settings = to_plain(options, kinds=True, other=repr)
+        settings.pop("by_hand")  # a run may go on along the other path
         self._settings = {
-            **to_plain(options, kinds=True, other=repr),
+            **settings,
             "prior": repr(prior),
             "budget": repr(budget),
             "model": _architecture(model),
@@ -88,7 +90,12 @@ class Run:
         return self.progress.model
 
     def batches(self) -> Iterator[tuple[Data, float]]:
-        """One epoch of minibatches, of nearly equal size: a last one of a single sample would upset a batch norm.
+        """One epoch of minibatches; see `batch_rows`."""
+        for rows, share in self.batch_rows():
+            yield self.train.rows(rows), share
+
+    def batch_rows(self) -> Iterator[tuple[Tensor, float]]:
+        """The rows of one epoch of minibatches, of nearly equal size: a single last sample would upset a batch norm.
 
         Every rank shuffles alike and takes its part of each batch. With it comes how many times the part is an equal
         one: the loss is multiplied by that, so that the mean over the ranks is the mean over the batch.
@@ -103,7 +110,7 @@ class Run:
         order = torch.randperm(samples, generator=self.shuffling).to(self.train.x.device)
         for rows in order.tensor_split(number):
             own = rows.tensor_split(self.ranks)[self.rank]
-            yield self.train.rows(own), len(own) * self.ranks / len(rows)
+            yield own, len(own) * self.ranks / len(rows)
 
     def draw_apart(self) -> None:
         """Give the ranks random numbers of their own, for dropout.

@@ -1,0 +1,130 @@
+"""The importances that hidden layers' units have, and the gradients of their log ν.
+
+Both are tables with a row per hidden layer and a column per slot, the row of ones included, whose importance is 1.
+Backward fills in dL/df, so that dL/dlog ν = Σ dL/df · df/dlog ν.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from awn.core.importance import Exponential
+from awn.core.width import Width
+
+
+class Importances(ABC):
+    """The importances `f` of hidden layers, whose widths may be one and the same, and their gradients `df`."""
+
+    def __init__(self, widths: Sequence[Width], capacities: Sequence[int], lead: int, dtype: torch.dtype) -> None:
+        self.widths = widths
+        most = max(capacities)
+        self.f = torch.zeros(len(widths), lead + most, dtype=dtype)
+        self.f[:, :lead] = 1
+        self.df = torch.zeros_like(self.f)
+        self._units_f, self._units_df = self.f[:, lead:], self.df[:, lead:]
+        self._numbers = torch.arange(most, dtype=dtype)
+
+    @abstractmethod
+    def set_units(self, layer: int, units: int) -> None:
+        """Make a layer's slots from `units` on inert."""
+
+    @abstractmethod
+    def update(self, log_nus: Sequence[float]) -> None:
+        """Compute `f` at these log ν, one per layer."""
+
+    @abstractmethod
+    def slopes(self) -> list[float]:
+        """dL/dlog ν per layer, from `df`, at the log ν of the last update."""
+
+
+class ExponentialImportances(Importances):
+    """In a closed form: log f_j = −ν j, and on the mass scale + log(1 − e^−ν).
+
+    Then dL/dlog ν = ν (c Σ q_j − Σ j q_j), where q_j = f_j dL/df_j, and c = 1/(e^ν − 1) or 0.
+    """
+
+    def __init__(self, widths: Sequence[Width], capacities: Sequence[int], lead: int, dtype: torch.dtype) -> None:
+        super().__init__(widths, capacities, lead, dtype)
+        self._f, self._df, self._count = self._units_f.numpy(), self._units_df.numpy(), self._numbers.numpy()
+        self._index = np.full_like(self._f, np.inf)  # of an inert slot, so that f = 0
+        self._sums = np.stack([np.ones_like(self._count), self._count], 1)  # for Σ q and Σ j q
+        self._falling, self._top = np.ones((2, len(widths), 1), self._f.dtype)
+        self._q = np.empty_like(self._f)
+        self._mass = [width.family.scale == "mass" for width in widths]
+        self._nus = [0.0] * len(widths)
+
+    def set_units(self, layer: int, units: int) -> None:
+        """See `Importances`."""
+        self._index[layer, :units] = self._count[:units]
+        self._index[layer, units:] = np.inf
+
+    def update(self, log_nus: Sequence[float]) -> None:
+        """See `Importances`."""
+        for layer, log_nu in enumerate(log_nus):
+            self._nus[layer] = nu = math.exp(log_nu)
+            self._falling[layer, 0] = -nu
+            first = -math.expm1(-nu) if self._mass[layer] else 1.0
+            self._top[layer, 0] = first * self.widths[layer].amplitude
+        np.multiply(self._index, self._falling, out=self._f)
+        np.exp(self._f, out=self._f)
+        np.multiply(self._f, self._top, out=self._f)
+
+    def slopes(self) -> list[float]:
+        """See `Importances`."""
+        sums = (np.multiply(self._df, self._f, out=self._q) @ self._sums).tolist()
+        return [
+            nu * ((total / math.expm1(nu) if nu < 700 else 0.0) - moment if mass else -moment)
+            for nu, mass, (total, moment) in zip(self._nus, self._mass, sums, strict=True)
+        ]
+
+
+class FamilyImportances(Importances):
+    """Of any families that state their slope."""
+
+    def __init__(self, widths: Sequence[Width], capacities: Sequence[int], lead: int, dtype: torch.dtype) -> None:
+        super().__init__(widths, capacities, lead, dtype)
+        self._active = torch.zeros_like(self._units_f)
+        self._slope = torch.zeros_like(self._units_f)
+
+    def set_units(self, layer: int, units: int) -> None:
+        """See `Importances`."""
+        self._active[layer, :units] = self.widths[layer].amplitude
+        self._active[layer, units:] = 0
+
+    def update(self, log_nus: Sequence[float]) -> None:
+        """See `Importances`."""
+        above = torch.tensor(log_nus, dtype=self.f.dtype).exp_()
+        for layer, width in enumerate(self.widths):
+            computed = width.family.importance_and_slope(self._numbers, above[layer] + width.family.lower)
+            assert computed is not None  # `why_not` has looked
+            self._units_f[layer] = computed[0]
+            self._slope[layer] = computed[1] * above[layer]  # dν / dlog ν
+        self._units_f.mul_(self._active)
+        self._slope.mul_(self._active)
+
+    def slopes(self) -> list[float]:
+        """See `Importances`."""
+        found: list[float] = (self._units_df * self._slope).sum(1).tolist()
+        return found
+
+
+def make_importances(
+    widths: Sequence[Width], units: Sequence[int], capacities: Sequence[int], lead: int, dtype: torch.dtype
+) -> Importances:
+    """The importances of hidden layers with these widths.
+
+    >>> importances = make_importances([Width(Exponential.for_units(2, scale="unit"))], [2], [4], 1, torch.float32)
+    >>> importances.update([0.0])
+    >>> importances.f
+    tensor([[1.0000, 1.0000, 0.3679, 0.0000, 0.0000]])
+    """
+    closed = all(type(width.family) is Exponential for width in widths)
+    made = (ExponentialImportances if closed else FamilyImportances)(widths, capacities, lead, dtype)
+    for layer, number in enumerate(units):
+        made.set_units(layer, number)
+    return made

@@ -1,0 +1,221 @@
+"""The network in training: a step by hand, and the change of widths that follows it.
+
+A network is made from a model and its optimizer before an epoch, and given back to them after it. Nothing else is kept
+between epochs, so that whatever happens to the model there, such as a resume, needs no care.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from awn.core.replace import Move, too_wide
+from awn.errors import NonFiniteError
+from awn.training.by_hand.batches import Batch, batches
+from awn.training.by_hand.growth import draw_new_units_
+from awn.training.by_hand.handover import give_back_, read_nu, take_
+from awn.training.by_hand.importances import Importances, make_importances
+from awn.training.by_hand.layout import GRADIENT, WEIGHT, Buffers
+from awn.training.by_hand.likelihoods import MakeTerm
+from awn.training.by_hand.optimizers import FlatOptimizer, decays, options_by_parameter, updates_so_far, weights_of
+from awn.training.by_hand.passes import Between, Passes
+from awn.training.by_hand.structure import Structure
+from awn.training.by_hand.width_terms import WidthTerms
+from awn.training.data import Data
+
+
+class LostNumber(Exception):
+    """A number that is not finite any more, in a layer with a learned width."""
+
+    def __init__(self, width: int, what: NonFiniteError, *, in_gradient: bool) -> None:
+        super().__init__(str(what))
+        self.width, self.what, self.in_gradient = width, what, in_gradient
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What a step does besides the forward and the backward pass."""
+
+    between: Between
+    make_term: MakeTerm
+    width_terms: WidthTerms
+    #: The prior of each layer's weight and bias, as far as it is a term of the loss: its gradient is factor · weight.
+    factors: Sequence[tuple[float, float]]
+    clip: float | None
+
+
+class Network:
+    """An AdaptiveMLP in the layout of `layout.py`."""
+
+    def __init__(
+        self,
+        structure: Structure,
+        optimizer: Optimizer,
+        make_optimizer: type[FlatOptimizer],
+        recipe: Recipe,
+        data: Data,
+    ) -> None:
+        self.structure, self.torch_optimizer, self.recipe, self.data = structure, optimizer, recipe, data
+        self.dtype = data.x.dtype
+        self.makers = [layer.makes for layer in structure.layers if layer.makes is not None]
+        widths = [group.width for group in structure.groups]
+        self.units = [width.units for width in widths]
+        self.capacities = [width.capacity for width in widths]
+        weights, options = weights_of(structure), options_by_parameter(optimizer)
+        self.optimizer = make_optimizer(options[weights[0]], updates_so_far(optimizer, weights[0]))
+        self.nus = [read_nu(width.log_nu, optimizer, self.optimizer.names) for width in widths]
+        self.passes: Passes | None = None
+        self._use(Buffers(structure.shapes(self.capacities), self.dtype), self._importances(self.units))
+        take_(structure, optimizer, self.buffers, self.optimizer.names)
+        self.importances.update(self._log_nus())
+
+    # A step
+
+    def batches(self, rows: Sequence[Tensor]) -> Iterator[Batch]:
+        """The batches of these rows of the data, as `step` takes them."""
+        outputs, dtype = self.structure.layers[-1].linear.out_features, self.dtype
+        of_classes = self.recipe.make_term(outputs, 1, dtype).of_classes
+        return batches(self.data, rows, outputs if of_classes else None, self.structure.lead)
+
+    def step(self, batch: Batch, resize: bool) -> Tensor:
+        """One step, which brings the widths to what ν asks for if `resize`; returns the data term."""
+        samples = batch.target.shape[1]
+        if self.passes is None or self.passes.samples != samples:
+            self._make_passes(samples)
+        assert self.passes is not None
+        loss = self.term.loss(self.passes.forward(batch.x), batch)
+        self.passes.backward(self.term.d, batch.x_t)
+        self._collect_slopes()
+        if self.has_prior:
+            self._add_prior()
+        if self.recipe.clip is not None:
+            self._clip(self.recipe.clip)
+        self.optimizer.update()
+        for nu in self.nus:
+            nu.count += 1
+            nu.log = self.optimizer.update_number(nu.log, nu.slope, nu.moments, nu.count, nu.options)
+        if not (resize and self._resized()):
+            self.importances.update(self._log_nus())
+        return loss
+
+    def _make_passes(self, samples: int) -> None:
+        self.passes = Passes(self.buffers, self.importances, self.recipe.between, samples, self.structure.lead)
+        self.term = self.recipe.make_term(self.structure.layers[-1].linear.out_features, samples, self.dtype)
+
+    def _collect_slopes(self) -> None:
+        """dL/dlog ν of every width; a width that layers share has the sum of theirs."""
+        slopes = [0.0] * len(self.nus)
+        for maker, slope in zip(self.makers, self.importances.slopes(), strict=True):
+            slopes[maker] += slope
+        # A number that is lost anywhere in the batch or the weights is lost here as well, before any weight changes.
+        for number, slope in enumerate(slopes):
+            if not math.isfinite(slope):
+                raise LostNumber(number, NonFiniteError(f"the gradient of ν is {slope}"), in_gradient=True)
+        self.recipe.width_terms.add_to(slopes, [nu.log for nu in self.nus], self.units)
+        for nu, slope in zip(self.nus, slopes, strict=True):
+            nu.slope = slope
+
+    def _add_prior(self) -> None:
+        weight, gradient = self.buffers.state[WEIGHT], self.buffers.state[GRADIENT]
+        if isinstance(self.factors, Tensor):
+            gradient.addcmul_(weight, self.factors)
+        else:
+            gradient.add_(weight, alpha=self.factors)
+
+    def _clip(self, largest: float) -> None:
+        """Scale all gradients so that their norm is at most `largest`, as `clip_grad_norm_` does."""
+        gradient = self.buffers.state[GRADIENT]
+        squares = torch.linalg.vector_norm(gradient).item() ** 2 + sum(nu.slope**2 for nu in self.nus)
+        scale = min(1.0, largest / (math.sqrt(squares) + 1e-6))
+        gradient.mul_(scale)
+        for nu in self.nus:
+            nu.slope *= scale
+
+    def give_back_(self) -> None:
+        """Bring the model and its optimizer to where this network is."""
+        count = self.optimizer.count
+        give_back_(
+            self.structure,
+            self.torch_optimizer,
+            self.buffers,
+            self.optimizer.names,
+            count,
+            self.nus,
+            self.units,
+            self.capacities,
+        )
+
+    # Widths
+
+    def _resized(self) -> bool:
+        """Bring every width to what its ν asks for; returns whether one changed."""
+        wanted = []
+        for number, (nu, group) in enumerate(zip(self.nus, self.structure.groups, strict=True)):
+            try:
+                units, nu.log = group.width.settle(nu.log)
+            except NonFiniteError as error:
+                raise LostNumber(number, error, in_gradient=False) from None
+            wanted.append(units)
+        if wanted == self.units:
+            return False
+        self._resize(wanted)
+        return True
+
+    def _resize(self, wanted: list[int]) -> None:
+        widths = [group.width for group in self.structure.groups]
+        before, old = self.units, self.buffers
+        capacities = [
+            kept if width.fits(units, kept) else width.capacity_for(units)
+            for width, kept, units in zip(widths, self.capacities, wanted, strict=True)
+        ]
+        fresh = None if capacities == self.capacities else self._allocate(capacities, wanted)
+        self._clear(before, wanted)
+        self.units, self.capacities = wanted, capacities
+        if fresh is not None:
+            fresh.copy_(old)
+            self._use(fresh, self._importances(wanted))
+            self.passes = None
+        else:
+            for layer, maker in enumerate(self.makers):
+                if before[maker] != wanted[maker]:
+                    self.importances.set_units(layer, wanted[maker])
+        self.importances.update(self._log_nus())
+        draw_new_units_(self.structure, self.buffers, self.importances, before, wanted)
+
+    def _allocate(self, capacities: list[int], wanted: list[int]) -> Buffers:
+        try:
+            return Buffers(self.structure.shapes(capacities), self.dtype)
+        except (RuntimeError, MemoryError, TypeError) as error:
+            names = [group.name for group in self.structure.groups]
+            moves = map(Move, self.units, wanted, capacities)
+            raise too_wide(dict(zip(names, moves, strict=True)), error) from error
+
+    def _clear(self, before: list[int], wanted: list[int]) -> None:
+        """Zero the weights, gradients and moments of units that are dropped."""
+        lead = self.structure.lead
+        for layer, block in zip(self.structure.layers, self.buffers.arrays, strict=True):
+            if layer.makes is not None and wanted[layer.makes] < before[layer.makes]:
+                block[:, wanted[layer.makes] : before[layer.makes]] = 0
+            if layer.reads is not None and wanted[layer.reads] < before[layer.reads]:
+                block[:, :, lead + wanted[layer.reads] : lead + before[layer.reads]] = 0
+
+    def _use(self, buffers: Buffers, importances: Importances) -> None:
+        self.buffers, self.importances, lead = buffers, importances, self.structure.lead
+        self.optimizer.attach(buffers, buffers.spread(decays(self.torch_optimizer, self.structure), lead))
+        self.factors = buffers.spread(self.recipe.factors, lead)
+        self.has_prior = isinstance(self.factors, Tensor) or self.factors != 0
+
+    def _importances(self, units: list[int]) -> Importances:
+        widths = [self.structure.groups[maker].width for maker in self.makers]
+        active = [units[maker] for maker in self.makers]
+        slots = [self.capacities[maker] for maker in self.makers]
+        return make_importances(widths, active, slots, self.structure.lead, self.dtype)
+
+    def _log_nus(self) -> list[float]:
+        """Per hidden layer."""
+        return [self.nus[maker].log for maker in self.makers]
