@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import random
+import subprocess
+import sys
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
@@ -276,3 +278,22 @@ def test_widths_change_in_whole_trainings() -> None:
         history = training(chosen(TRAINING_TABLE, row), by_hand=True)[2]
         widths |= {tuple(epoch["widths"].values()) for epoch in history}
     assert len(widths) > 12
+
+
+def test_training_needs_no_numpy() -> None:
+    """Torch does without it, and so does the path through autograd."""
+    code = """
+import sys
+sys.modules["numpy"] = None
+import importlib.util
+real = importlib.util.find_spec
+importlib.util.find_spec = lambda name, *more: None if name == "numpy" else real(name, *more)
+import torch, awn
+from awn.training import Data, FitOptions, fit
+x = torch.linspace(-1, 1, 40).view(20, 2)
+data = Data(x, (x[:, 0] > 0).long())
+history = fit(awn.AdaptiveMLP(2, 2), data, loss=awn.likelihood.categorical, options=FitOptions(epochs=1))
+print(history.path)
+"""
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "autograd", done.stderr

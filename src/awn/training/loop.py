@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 
 import torch
@@ -22,7 +22,6 @@ from awn.loss.budget import Budget
 from awn.loss.objective import objective, terms
 from awn.loss.prior import Prior, weight_term
 from awn.parallel.collectives import average_, reaching_all, told
-from awn.training.by_hand import epoch as by_hand
 from awn.training.callbacks import Callback
 from awn.training.data import Data
 from awn.training.denormals import flush_denormals
@@ -83,8 +82,13 @@ def fit(
             run.set_learning_rates()
             path = _choose_path(run, loss, callbacks)
             with reaching_all(run.parallel):
-                train_epoch = by_hand.train_epoch if path == "by hand" else partial(_train_epoch, callbacks=callbacks)
-                terms = _mean_terms(run, train_epoch(run, loss, prior, budget), prior, budget)
+                if path == "by hand":
+                    from awn.training.by_hand.epoch import train_epoch as train_by_hand
+
+                    data_terms = train_by_hand(run, loss, prior, budget)
+                else:
+                    data_terms = _train_epoch(run, loss, prior, budget, callbacks)
+                terms = _mean_terms(run, data_terms, prior, budget)
             terms |= _judge(run, validation, score, loss)
             run.end_epoch({**terms, "seconds": time.perf_counter() - started, "path": path})
             for callback in callbacks:
@@ -100,13 +104,21 @@ def fit(
 def _choose_path(run: Run, loss: Loss, callbacks: Sequence[Callback]) -> str:
     """How the next epoch is trained: "by hand" or "autograd"."""
     wanted = run.options.by_hand
-    against = "by_hand=False" if wanted is False else by_hand.why_not(run, loss, callbacks)
+    against = "by_hand=False" if wanted is False else _why_not_by_hand(run, loss, callbacks)
     if wanted and against is not None:
         raise ArgumentError(f"by_hand=True, but {against}. Leave by_hand out: training then goes through autograd.")
     path = "by hand" if against is None else "autograd"
     if not len(run.progress.history) or run.progress.history.path != path:
         _log.info("training %s%s", path, "" if against is None else f": {against}")
     return path
+
+
+def _why_not_by_hand(run: Run, loss: Loss, callbacks: Sequence[Callback]) -> str | None:
+    if find_spec("numpy") is None:  # torch does without it
+        return "NumPy is not installed"
+    from awn.training.by_hand.epoch import why_not
+
+    return why_not(run, loss, callbacks)
 
 
 def _train_epoch(
