@@ -1,4 +1,4 @@
-"""The paper's synthetic data: DoubleMoon, Spiral and SpiralHard, made from their formulas."""
+"""The paper's synthetic data sets: DoubleMoon, Spiral and SpiralHard."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _NOISE = 0.3
 
 
 class Samples(NamedTuple):
-    """Points in the plane [samples, 2] and their classes [samples], 0 or 1."""
+    """Points in the plane [samples, 2] with their classes [samples], 0 or 1."""
 
     x: Tensor
     y: Tensor
 
 
 class Split(NamedTuple):
-    """The parts that a network is trained on, selected by, and judged by."""
+    """Training, validation and test set."""
 
     train: Samples
     validation: Samples
@@ -27,7 +27,7 @@ class Split(NamedTuple):
 
 
 def double_moon(seed: int = 0, per_class: int = 2500) -> Samples:
-    """Two half circles that face each other.
+    """Two interleaved half circles.
 
     >>> double_moon().x.shape
     torch.Size([5000, 2])
@@ -42,7 +42,7 @@ def double_moon(seed: int = 0, per_class: int = 2500) -> Samples:
 
 
 def spiral(seed: int = 0, per_class: int = 2500, turns: int = 1) -> Samples:
-    """Two arms of a spiral around each other; `turns` is the paper's r.
+    """Two intertwined arms of a spiral; `turns` is the paper's r.
 
     >>> spiral().x.abs().max() < 14
     tensor(True)
@@ -66,7 +66,7 @@ def spiral_hard(seed: int = 0, per_class: int = 5000) -> Samples:
 
 
 def split(samples: Samples, seed: int = 0) -> Split:
-    """72 % to train on, 8 % to select by, 20 % to test, each with the classes in equal shares.
+    """A stratified split: 72 % training, 8 % validation, 20 % test.
 
     >>> [len(part.y) for part in split(spiral_hard())]
     [7200, 800, 2000]

@@ -1,8 +1,8 @@
-"""The errors that awn raises: each says what is wrong, why, and what to do."""
+"""The errors of awn. Each says what is wrong, why, and what to do."""
 
 
 class AwnError(Exception):
-    """Base of every error that awn raises on purpose.
+    """The base class of every error that awn raises on purpose.
 
     >>> import awn
     >>> try:
@@ -33,23 +33,23 @@ class ResizeError(AwnError, RuntimeError):
 
 
 class GateError(AwnError, RuntimeError):
-    """A weight with a gate that is read or written in a way that a gate cannot follow."""
+    """A gated weight is read or written in a way that a gate does not support."""
 
 
 class RankError(AwnError, RuntimeError):
-    """Processes that are not in step, or share a model in a way that a change of width cannot follow."""
+    """Processes that are out of step, or a distributed model that cannot follow a change of width."""
 
 
 class WorkerError(AwnError, RuntimeError):
-    """A process that ended before its work was done."""
+    """A worker process that ended before its task was done."""
 
 
 class NonFiniteError(AwnError, ArithmeticError):
-    """A loss, a weight or a learned width that is no longer a number."""
+    """A loss, a weight or a learned width that is not finite."""
 
 
 class CheckpointError(AwnError, ValueError):
-    """A folder or a state dict that cannot be read, or does not belong to the model."""
+    """A file or a state dict that cannot be read, or does not belong to the model."""
 
 
 class MissingExtraError(AwnError, ImportError):
@@ -61,4 +61,4 @@ class TableError(AwnError, ValueError):
 
 
 class DataError(AwnError, OSError):
-    """A public data set that is missing, or whose file is not the one that is meant."""
+    """A public data set that is missing, or whose file has the wrong content."""

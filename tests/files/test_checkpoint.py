@@ -261,7 +261,9 @@ def test_a_network_written_by_hand_loads_into_a_plain_one_of_any_size(
 
 def test_a_network_written_by_hand_must_be_passed(tmp_path: Path) -> None:
     awn.save(hand_written(), tmp_path)
-    with pytest.raises(awn.AwnError, match=r"the folder holds a Net; pass one to fill: awn\.load\(folder, model\)"):
+    with pytest.raises(
+        awn.AwnError, match=r"the folder holds a Net\. Pass a model of this class: awn\.load\(folder, model\)"
+    ):
         awn.load(tmp_path)
 
 
@@ -324,9 +326,9 @@ BAD_FOLDERS: dict[str, tuple[Callable[[Path], Any], str]] = {
     "empty": (lambda f: [path.unlink() for path in f.iterdir()], r"there is no file .*model\.safetensors"),
     "no weights": (lambda f: (f / "model.safetensors").unlink(), r"there is no file .*model\.safetensors"),
     "no config": (lambda f: (f / "config.json").unlink(), r"config\.json.*cannot be read"),
-    "weights cut short": (lambda f: cut(f, 0.9), r"model\.safetensors cannot be read, it is damaged"),
-    "weights cut in the header": (lambda f: cut(f, 0.1), r"model\.safetensors cannot be read, it is damaged"),
-    "empty weights": (lambda f: cut(f, 0), r"model\.safetensors cannot be read, it is damaged"),
+    "weights cut short": (lambda f: cut(f, 0.9), r"model\.safetensors cannot be read: it is damaged"),
+    "weights cut in the header": (lambda f: cut(f, 0.1), r"model\.safetensors cannot be read: it is damaged"),
+    "empty weights": (lambda f: cut(f, 0), r"model\.safetensors cannot be read: it is damaged"),
     "config that is no JSON": (lambda f: (f / "config.json").write_text("{"), r"config\.json.*cannot be read"),
     "config that is no text": (lambda f: (f / "config.json").write_bytes(b"\xff\xfe"), r"config\.json.*cannot be read"),
     "config with other units": (
@@ -352,7 +354,7 @@ BAD_FOLDERS: dict[str, tuple[Callable[[Path], Any], str]] = {
         lambda f: save_file({"a": torch.zeros(1)}, f / "model.safetensors"),
         "was not written by awn",
     ),
-    "another version": (of_another_version, "a version that this one cannot read"),
+    "another version": (of_another_version, "an incompatible version"),
     "a pickle": (lambda f: torch.save(nn.Linear(2, 2).state_dict(), f / "model.safetensors"), "cannot be read"),
 }
 

@@ -1,4 +1,4 @@
-"""Trees: what is packed comes back as it was, and what has no form without pickle is refused."""
+"""Trees: what is packed comes back as it was, and what cannot be saved without pickle is refused."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ REFUSED: dict[str, Any] = {
 
 @pytest.mark.parametrize("value", REFUSED.values(), ids=REFUSED)
 def test_what_has_no_form_without_pickle_is_refused_by_its_path(value: Any) -> None:
-    with pytest.raises(awn.AwnError, match=r"'root\.history\.1' is a .*has no form without pickle\. Save numbers"):
+    with pytest.raises(awn.AwnError, match=r"'root\.history\.1' is a .*cannot be saved without pickle\. Save numbers"):
         pack({"history": [0, value]}, "root", {})
 
 

@@ -104,7 +104,7 @@ BAD: dict[str, bytes] = {
 def test_a_damaged_file_is_reported_by_its_name(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "model.safetensors"
     path.write_bytes(content)
-    with pytest.raises(awn.AwnError, match=r"model\.safetensors cannot be read, it is damaged"):
+    with pytest.raises(awn.AwnError, match=r"model\.safetensors cannot be read: it is damaged"):
         read_tensors(path)
 
 

@@ -143,6 +143,20 @@ class Width(nn.Module):
             log_nu = self._stored(self.family.value_for(bounded, self.quantile))
         return max(self.min_units, round_up(bounded)), log_nu
 
+    def keeps(self, log_nu: float, units: int) -> bool:
+        """Whether a stored value asks for this number of units, and is past no bound: a quick look before `settle`.
+
+        >>> width = Width(Exponential.for_units(128))
+        >>> width.keeps(width.log_nu.item(), 128), width.keeps(width.log_nu.item(), 127)
+        (True, False)
+        """
+        try:
+            soft = self.family.number_beyond(1 - self.quantile, self.family.lower + math.exp(log_nu))
+        except ArithmeticError:
+            return False
+        most = units if self.max_units is None else min(units, self.max_units)
+        return max(units - 1, self.min_units - 1, _SMALLEST_SOFT_WIDTH) < soft * (1 - 1e-12) and soft <= most
+
     def move_(self, log_nu: float) -> None:
         """Set the stored value of ν."""
         with torch.no_grad():

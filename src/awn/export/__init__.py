@@ -1,4 +1,4 @@
-"""Exports: models for use without awn, each checked against the original before it is written."""
+"""Export to ONNX and torch.export; each file is checked against the model before it is written."""
 
 from awn.export.onnx_file import onnx, onnx_bytes
 from awn.export.program_file import program, program_bytes

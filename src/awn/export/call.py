@@ -1,4 +1,4 @@
-"""The call that an export is made and checked with."""
+"""The example call for making and checking an export."""
 
 from __future__ import annotations
 
@@ -18,34 +18,34 @@ from awn.smaller.finalize import finalize
 
 @dataclass(frozen=True)
 class Call:
-    """What a model is called with."""
+    """The arguments of a call."""
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
 
     @classmethod
     def of(cls, example_input: Any) -> Call:
-        """The call of an example: a tensor, a tuple of arguments, or a dict of named ones."""
+        """The call of an example input: a tensor, a tuple of arguments, or a dict of named arguments."""
         return cls(*as_call(example_input))
 
     def tensors(self) -> list[Tensor]:
-        """Every tensor in it, in order."""
+        """All tensors of the call, in order."""
         return [leaf for leaf in tree.tree_leaves((self.args, self.kwargs)) if isinstance(leaf, Tensor)]
 
     def names(self) -> list[str]:
-        """A name for each tensor: its own, or `input`, with a number where there are several."""
+        """A name for each tensor: its own, or `input`, numbered if there are several."""
         numbered = len(self.args) + len(self.kwargs) > 1
         return [*(f"input_{place}" if numbered else "input" for place in range(len(self.args))), *self.kwargs]
 
     def other_rows(self) -> list[Call]:
-        """The same call with one row, and with one row more."""
+        """The same call with a single row, and with one additional row."""
         return [
             Call(*tree.tree_map_only(Tensor, change, (self.args, self.kwargs)))
             for change in (lambda rows: rows[:1], lambda rows: torch.cat([rows, rows[:1]]))
         ]
 
     def dynamic_shapes(self) -> tuple[Any, ...] | dict[str, Any] | None:
-        """For torch's exporters: the first dimension of every tensor is the number of rows, which may be any."""
+        """The dynamic shapes for torch's exporters: the first dimension of every tensor is variable."""
         rows = torch.export.Dim("rows", min=1)
         shapes: tuple[tuple[Any, ...], dict[str, Any]] = tree.tree_map(
             lambda leaf: {0: rows} if isinstance(leaf, Tensor) else None, (self.args, self.kwargs)
@@ -53,12 +53,12 @@ class Call:
         return shapes[1] if self.kwargs else shapes[0]
 
     def outputs(self, module: nn.Module) -> list[Tensor]:
-        """Every tensor that a module returns, in order."""
+        """All tensors that a module returns, in order."""
         with torch.no_grad():
             return [leaf for leaf in tree.tree_leaves(module(*self.args, **self.kwargs)) if isinstance(leaf, Tensor)]
 
     def check(self, module: nn.Module) -> list[Tensor]:
-        """What a module returns; one that cannot be called so is refused, before an exporter has much to say of it."""
+        """The outputs of a module; raises a short error if the example does not fit the model."""
         try:
             return self.outputs(module)
         except Exception as error:
@@ -72,5 +72,5 @@ class Call:
 
 
 def plain_copy(model: nn.Module, round_to: int) -> nn.Module:
-    """A model in plain modules and ready to predict; one that has no learned width is taken as it is."""
+    """A finalized copy of a model in evaluation mode; a plain model is used as it is."""
     return (finalize(model, round_to=round_to) if find_groups(model) else uncompiled(model)).eval()

@@ -1,4 +1,4 @@
-"""ONNX: a model as a file for onnxruntime and others."""
+"""Export to ONNX."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def onnx(
     round_to: int = 1,
     tolerance: float = 1e-4,
 ) -> None:
-    """Write a model, adaptive or plain, as an ONNX file, once onnxruntime has computed the same with it.
+    """Write a model, adaptive or plain, as an ONNX file, after comparing its outputs in onnxruntime.
 
-    `example_input` is a tensor, a tuple of arguments, or a dict of named ones. With `any_rows` the first dimension of
-    each may have any size later. `round_to=8` rounds widths up to sizes that hardware likes.
+    `example_input` is a tensor, a tuple of arguments, or a dict of named arguments. With `any_rows`, the first
+    dimension of each tensor is variable. `round_to=8` rounds widths up to multiples of 8, which suit hardware.
 
     >>> import awn, onnxruntime, tempfile
     >>> path = Path(tempfile.mkdtemp(), "model.onnx")
@@ -76,7 +76,7 @@ def _export(module: nn.Module, call: Call, any_rows: bool) -> bytes:
     level = log.level
     outputs = len(call.check(module.eval()))
     with warnings.catch_warnings():
-        # What torch's exporter has to say about itself.
+        # Warnings of torch's exporter about itself.
         warnings.simplefilter("ignore")
         log.setLevel(logging.ERROR)
         try:

@@ -1,4 +1,4 @@
-"""torch.export: a model as a program that torch loads without its code."""
+"""Export with torch.export: a program that torch loads without the model's code."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def program(
     round_to: int = 1,
     tolerance: float = 1e-5,
 ) -> None:
-    """Write a model, adaptive or plain, as a `torch.export` file, once the file has computed the same.
+    """Write a model, adaptive or plain, as a `torch.export` file, after comparing its outputs.
 
     The options are those of `awn.export.onnx`.
 

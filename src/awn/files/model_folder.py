@@ -1,6 +1,6 @@
-"""Checkpoints: a model as a folder, a whole run as a file. Neither holds a pickle.
+"""Model folders: an adaptive model on disk, without pickle.
 
-The folder has `model.safetensors`, which is complete in itself, and `config.json`, its description for people to read.
+The folder has `model.safetensors`, which is complete, and `config.json`, its description in readable form.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Config = dict[str, Any]
 def save(model: nn.Module, folder: str | Path) -> None:
     """Write a model's weights, widths and settings to a folder, as config.json and model.safetensors.
 
-    A model in a DistributedDataParallel is written by rank 0, without the wrapper; other ranks do nothing.
+    For a model in a DistributedDataParallel, rank 0 writes the model without the wrapper; other ranks do nothing.
 
     >>> import awn, tempfile
     >>> folder = tempfile.mkdtemp()
@@ -50,10 +50,10 @@ def save(model: nn.Module, folder: str | Path) -> None:
 
 
 def load(folder: str | Path, model: nn.Module | None = None, *, families: Iterable[type[Importance]] = ()) -> nn.Module:
-    """The model of a folder that `save` wrote.
+    """Load a model from a folder that `save` wrote.
 
-    An `AdaptiveMLP` is built anew. For any other model pass one of the same architecture: it may be plain, with hidden
-    layers of any size; it is made adaptive, filled, and returned. `families` are importance families of your own.
+    An `AdaptiveMLP` is rebuilt. For any other model, pass one of the same architecture, plain or adaptive, with hidden
+    layers of any size. It becomes adaptive in place, and is returned. `families` are your own importance families.
 
     >>> import awn, tempfile
     >>> folder = tempfile.mkdtemp()
@@ -81,7 +81,7 @@ def rebuild(
     *,
     families: Iterable[type[Importance]] = (),
 ) -> nn.Module:
-    """The model that has a description by `describe` and these tensors.
+    """Rebuild a model from its description by `describe` and its tensors.
 
     >>> import awn
     >>> model = awn.AdaptiveMLP(2, 2)
@@ -104,12 +104,12 @@ def rebuild(
         width.family = importance
         for name, value in described["width"].items():
             setattr(width, name, value)
-        width.set_units(width.units, width.capacity)  # by its amplitude
+        width.set_units(width.units, width.capacity)  # applies its amplitude
     return model
 
 
 def describe(model: nn.Module) -> Config:
-    """A model's widths and axes as data: what `save` writes beside the weights."""
+    """The description of a model's widths and axes that `save` writes besides the weights."""
     model = unwrapped(model)
     groups = require_groups(model)
     paths = {module: path for path, module in model.named_modules()}
@@ -144,11 +144,11 @@ def _describe_axis(axis: Axis, paths: Mapping[nn.Module, str]) -> Config:
 
 
 def _check_config(folder: Path, config: Any) -> None:
-    """The description in model.safetensors must be ours, and config.json must say the same."""
+    """Raise unless model.safetensors has a valid description and config.json agrees with it."""
     if not isinstance(config, dict) or config.get("format") != FORMAT or "groups" not in config:
-        raise CheckpointError(f"{folder} was not written by awn.save, or by a version that this one cannot read.")
+        raise CheckpointError(f"{folder} was not written by awn.save, or was written by an incompatible version.")
     readable = folder / "config.json"
-    # Where a save was stopped between its last two moves, both files are whole, and one has not its name yet.
+    # If a save was interrupted between its last two moves, both files are complete, but one has its temporary name.
     if config in (_read_json(readable), _read_json(unfinished_name(readable))):
         return
     if _read_json(readable) is None:
@@ -169,24 +169,24 @@ def _read_json(path: Path) -> Any:
 def _build(config: Config, tensors: Mapping[str, Tensor]) -> AdaptiveMLP:
     described = config["model"]
     if described["type"] != AdaptiveMLP.__name__:
-        raise CheckpointError(f"the folder holds a {described['type']}; pass one to fill: awn.load(folder, model).")
+        raise CheckpointError(
+            f"the folder holds a {described['type']}. Pass a model of this class: awn.load(folder, model)."
+        )
     if "activation" in described:
         raise CheckpointError(
-            f"the network was built with an activation module, {described['activation']}, which is code and not in the "
-            "folder. Build an AdaptiveMLP with it and pass that: awn.load(folder, model)."
+            f"the network was built with an activation module, {described['activation']}, whose code is not in the "
+            "folder. Build an AdaptiveMLP with this activation and pass it: awn.load(folder, model)."
         )
-    # Of one unit a layer: the state dict brings the widths.
+    # One unit per layer: the state dict sets the widths.
     model = AdaptiveMLP(**described["options"], importance=Exponential.for_units(1))
     return model.to(next(tensor.dtype for name, tensor in tensors.items() if name.endswith("weight")))
 
 
 def _check_same_kind(model: nn.Module, config: Config) -> None:
-    """A model that is adaptive already must have the groups, and an AdaptiveMLP the options, of the saved one."""
+    """Raise unless an adaptive model has the groups, and an AdaptiveMLP the options, of the saved one."""
     here, there = ([group["name"] for group in each["groups"]] for each in (describe(model), config))
     if here != there:
-        raise CheckpointError(
-            f"the model's learned widths are {here}, those in the folder {there}. Nothing was loaded."
-        )
+        raise CheckpointError(f"the model has the learned widths {here}, the folder {there}. Nothing was loaded.")
     saved = config["model"].get("options")
     if isinstance(model, AdaptiveMLP) and saved is not None:
         other = [name for name, value in saved.items() if model.options[name] != value]
@@ -198,7 +198,7 @@ def _check_same_kind(model: nn.Module, config: Config) -> None:
 
 
 def _connect_as(model: nn.Module, groups: Sequence[Config], tensors: Mapping[str, Tensor]) -> None:
-    """Make a plain model adaptive as described; everything is looked up before the first change."""
+    """Make a plain model adaptive as described, after all checks."""
     modules = dict(model.named_modules())
     connections = []
     governed: dict[str, list[int]] = {}
@@ -208,8 +208,8 @@ def _connect_as(model: nn.Module, groups: Sequence[Config], tensors: Mapping[str
             module, name = modules.get(described["module"]), f"{described['module']}.{described['name']}".lstrip(".")
             if module is None or not isinstance(getattr(module, described["name"], None), Tensor):
                 raise CheckpointError(
-                    f"the model has no {name}, which the saved one had: it is of another architecture. "
-                    "It was left as it was."
+                    f"the model has no {name}, but the saved one did: the architectures differ. "
+                    "The model was not changed."
                 )
             axes.append(Axis(**{**described, "module": module}))
             governed.setdefault(name, []).append(described["dim"])
@@ -233,7 +233,7 @@ def _family(group: Config, families: Mapping[str, type[Importance]]) -> Importan
     name = options.pop("type")
     if name not in families:
         raise CheckpointError(
-            f"layer {group['name']!r} uses the importance family {name!r}, which awn does not have. "
-            f"If it is yours: awn.load(folder, families=[{name}])."
+            f"layer {group['name']!r} uses the importance family {name!r}, which is unknown to awn. "
+            f"If it is your own, pass it: awn.load(folder, families=[{name}])."
         )
     return families[name](**options)

@@ -1,4 +1,4 @@
-"""Where a result comes from: what every file under results/ says beside its numbers."""
+"""Provenance: the command, commit, date and machine that every file under results/ records."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from awn._version import __version__
 
 
 def provenance(**facts: Any) -> dict[str, Any]:
-    """The command, commit, date and machine of this process, with further facts such as a seed.
+    """The command, commit, date and machine of this process, with additional facts such as a seed.
 
     >>> sorted(provenance(seed=0))
     ['awn', 'command', 'commit', 'cores', 'date', 'machine', 'processor', 'python', 'seed', ...]
@@ -39,7 +39,7 @@ def provenance(**facts: Any) -> dict[str, Any]:
 
 
 def origin() -> dict[str, Any]:
-    """The command and the commit of this process, for what others do for it elsewhere.
+    """The command and the commit of this process, for results that its workers produce elsewhere.
 
     >>> sorted(origin())
     ['command', 'commit']
@@ -48,7 +48,7 @@ def origin() -> dict[str, Any]:
 
 
 def _command(words: Sequence[str]) -> str:
-    """What was typed, or would do the same.
+    """The command as typed, or an equivalent one.
 
     >>> _command(["/usr/lib/python/awn/__main__.py", "paper", "list"]), _command(["bench.py", "--only", "credit card"])
     ('awn paper list', "python bench.py --only 'credit card'")
@@ -64,7 +64,7 @@ def _relative(word: str) -> str:
 
 
 def _processor() -> str:
-    """The processor's name as it tells it, which Python itself knows on few systems."""
+    """The name of the processor, which Python itself knows on few systems."""
     facts = Path("/proc/cpuinfo")
     lines = facts.read_text(encoding="utf-8").splitlines() if facts.is_file() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
@@ -72,9 +72,9 @@ def _processor() -> str:
 
 
 def _commit() -> str | None:
-    """The commit of the working folder, with a mark where files differ from it; None without a repository or git.
+    """The commit of the working folder, marked if files differ from it; None without git or a repository.
 
-    Results and pages do not count: they are what commands write, one after the other, and not what runs.
+    Results and documents are ignored, because commands write them.
     """
     try:
         commit = _git("rev-parse", "--short=12", "HEAD").stdout.strip()

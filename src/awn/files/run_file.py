@@ -1,4 +1,4 @@
-"""Run checkpoints: everything that an interrupted training needs to go on exactly."""
+"""Run checkpoints: the complete state of an interrupted training."""
 
 from __future__ import annotations
 
@@ -26,27 +26,27 @@ class Stateful(Protocol):
     """Anything with a state dict: a scheduler, a gradient scaler, an average of weights."""
 
     def state_dict(self) -> dict[str, Any]:
-        """What it needs to go on."""
+        """Its state."""
 
     def load_state_dict(self, state_dict: dict[str, Any], /) -> Any:
-        """Go on from there."""
+        """Restore its state."""
 
 
 def save_run(
     path: str | Path, model: nn.Module, optimizer: Optimizers, *, extra: Any = None, **parts: Stateful
 ) -> None:
-    """Write all that a run needs to go on as if it had never stopped: one file, replaced whole.
+    """Write the complete state of a run to one file, from which it continues exactly.
 
-    Besides the model and its optimizer: the random states of Python, NumPy and torch; `parts`, anything with a state
-    dict (`scheduler=…, scaler=…`); and `extra`, numbers, strings, tensors, and lists and dicts of them. A run of
-    several processes, whose model is in a DistributedDataParallel, is written by rank 0; other ranks do nothing.
+    The file holds the model and its optimizer; the random states of Python, NumPy and torch; `parts`, any objects with
+    a state dict (`scheduler=…, scaler=…`); and `extra`, numbers, strings, tensors, and lists and dicts of them. With a
+    DistributedDataParallel, rank 0 writes; other ranks do nothing.
 
     >>> import awn, tempfile
     >>> model = awn.AdaptiveMLP(2, 2)
     >>> optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     >>> awn.save_run(Path(tempfile.mkdtemp()) / "run.safetensors", model, optimizer, extra={"epoch": 7})
     """
-    find_groups(model)  # which refuses a model that is spread over the ranks
+    find_groups(model)  # raises for a sharded model
     if rank_of(model) > 0:
         return
     tensors: dict[str, Tensor] = {}
@@ -63,10 +63,10 @@ def save_run(
 
 
 def resume_run_(path: str | Path, model: nn.Module, optimizer: Optimizers, **parts: Stateful) -> Any:
-    """Bring a model, its optimizer and other parts to where `save_run` left them; returns `extra`.
+    """Restore a model, its optimizer and other parts from a file of `save_run`; returns `extra`.
 
-    Of several processes every one calls it; they may be more or fewer than those of the run that was saved. The random
-    states are rank 0's, and the other ranks keep their own.
+    With several processes, call it on every rank. The number of ranks may differ from that of the saved run. Rank 0
+    restores its random states; the other ranks keep their own.
 
     >>> import awn, tempfile
     >>> model = awn.AdaptiveMLP(2, 2)
@@ -90,7 +90,7 @@ def resume_run_(path: str | Path, model: nn.Module, optimizer: Optimizers, **par
 
 
 def read_extra(path: str | Path) -> Any:
-    """What `save_run` was given as `extra`, with nothing else read into anything."""
+    """The `extra` of a file of `save_run`, without restoring anything."""
     return _read_run(Path(path))["extra"]
 
 

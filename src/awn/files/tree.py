@@ -1,4 +1,4 @@
-"""Trees: nested dicts, lists and tensors as JSON plus a flat table of tensors, so that no pickle is needed."""
+"""Trees: nested dicts, lists and tensors as JSON and a flat table of tensors, without pickle."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from torch import Tensor
 
 from awn.errors import CheckpointError
 
-_KIND = "~"  # marks a JSON object that stands for something JSON has no form for
+_KIND = "~"  # marks a JSON object that represents a type which JSON lacks
 
 
 def pack(value: Any, path: str, tensors: dict[str, Tensor]) -> Any:
-    """The JSON form of a value; its tensors are put in `tensors` under their path.
+    """The JSON form of a value; its tensors are added to `tensors` under their paths.
 
     >>> tensors = {}
     >>> pack({"betas": (0.9, 0.999), 3: None}, "state", tensors)
@@ -33,7 +33,7 @@ def pack(value: Any, path: str, tensors: dict[str, Tensor]) -> Any:
         pairs = [[_pack_key(key, path), pack(item, f"{path}.{key}", tensors)] for key, item in value.items()]
         return {_KIND: "counter" if isinstance(value, Counter) else "dict", "items": pairs}
     raise CheckpointError(
-        f"{path!r} is a {type(value).__name__}, which has no form without pickle. "
+        f"{path!r} is a {type(value).__name__}, which cannot be saved without pickle. "
         "Save numbers, strings, tensors, and lists and dicts of them."
     )
 
@@ -43,13 +43,13 @@ def _pack_key(key: Any, path: str) -> Any:
     form = pack(key, f"{path}.key", inside)
     if inside:
         raise CheckpointError(
-            f"{path!r} has a tensor as a key, which would not be found again. Use numbers or strings."
+            f"{path!r} has a tensor as a key, which could not be looked up again. Use numbers or strings as keys."
         )
     return form
 
 
 def unpack(form: Any, tensors: dict[str, Tensor]) -> Any:
-    """The value whose JSON form `pack` made.
+    """The value of a JSON form that `pack` made.
 
     >>> unpack({"~": "dict", "items": [[3, {"~": "tuple", "items": [0.9]}]]}, {})
     {3: (0.9,)}

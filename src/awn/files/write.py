@@ -1,4 +1,4 @@
-"""Files of tensors with a description in JSON: written whole or not at all, read without running any code."""
+"""Tensor files with a JSON description: written atomically, read without running any code."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def tensor_file(tensors: dict[str, Tensor], description: Any) -> bytes:
     seen: set[int] = set()
     for name, tensor in own.items():
         memory = tensor.untyped_storage().data_ptr()
-        if tensor.numel() and memory in seen:  # tied weights: the format wants each to have its own bytes
+        if tensor.numel() and memory in seen:  # tied weights: the format does not allow shared memory
             own[name] = tensor.clone()
         seen.add(memory)
     return save(own, metadata={_DESCRIPTION: json.dumps(description)})
 
 
 def json_file(content: Any) -> bytes:
-    r"""The content of a JSON file for people to read.
+    r"""The content of an indented JSON file.
 
     >>> json_file({"accuracy": 1.0})
     b'{\n  "accuracy": 1.0\n}\n'
@@ -54,11 +54,11 @@ def read_tensors(path: Path, device: str = "cpu") -> tuple[dict[str, Tensor], An
     except (SafetensorError, ValueError, OSError) as error:
         if isinstance(error, CheckpointError):
             raise
-        raise CheckpointError(f"{path} cannot be read, it is damaged or no safetensors file: {error}") from None
+        raise CheckpointError(f"{path} cannot be read: it is damaged, or not a safetensors file: {error}") from None
 
 
 def write_files(contents: Mapping[Path, bytes]) -> None:
-    """Write files whole or not at all: beside their places first, and moved there once all are on the disk.
+    """Write all files or none: under temporary names first, renamed once all are on disk.
 
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())
@@ -83,5 +83,5 @@ def write_files(contents: Mapping[Path, bytes]) -> None:
 
 
 def unfinished_name(path: Path) -> Path:
-    """Where a file stands until all of it is written."""
+    """The temporary name of a file that is being written."""
     return path.with_name(path.name + ".unfinished")

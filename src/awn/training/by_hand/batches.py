@@ -24,6 +24,8 @@ class Batch:
     x_t: Tensor
     #: What the data term compares the outputs with, [outputs, samples], contiguous.
     target: Tensor
+    #: The same in one dimension.
+    flat_target: Tensor
     #: weight / samples for every sample, if they have weights.
     shares: Tensor | None
 
@@ -50,7 +52,7 @@ def batches(data: Data, rows: Sequence[Tensor], classes: int | None, lead: int) 
             spread = eye.index_select(1, data.y[order]).view(-1, count, samples).transpose(0, 1).contiguous()
             targets = spread.div_(samples) if shares is None else spread.mul_(shares)
         parts = [None] * count if shares is None else shares.view(count, samples).unbind()
-        yield from map(Batch, xs, xs_t, targets.unbind(), parts)
+        yield from map(Batch, xs, xs_t, targets.unbind(), targets.view(count, -1).unbind(), parts)
 
 
 def _inputs(

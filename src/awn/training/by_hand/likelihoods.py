@@ -40,7 +40,7 @@ class CategoricalTerm(DataTerm):
     def loss(self, z: Tensor, batch: Batch) -> Tensor:
         """See `DataTerm`."""
         torch.log_softmax(z, 0, out=self.d)
-        found = torch.dot(batch.target.view(-1), self.flat)
+        found = torch.dot(batch.flat_target, self.flat)
         self.d.exp_()
         if batch.shares is None:
             torch.add(batch.target, self.d, alpha=self.share, out=self.d)

@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from awn.core.replace import Move, too_wide
+from awn.core.width import Width
 from awn.errors import NonFiniteError
 from awn.training.by_hand.batches import Batch, batches
 from awn.training.by_hand.growth import draw_new_units_
@@ -63,7 +64,7 @@ class Network:
         self.structure, self.torch_optimizer, self.recipe, self.data = structure, optimizer, recipe, data
         self.dtype = data.x.dtype
         self.makers = [layer.makes for layer in structure.layers if layer.makes is not None]
-        widths = [group.width for group in structure.groups]
+        self.widths = widths = [group.width for group in structure.groups]
         self.units = [width.units for width in widths]
         self.capacities = [width.capacity for width in widths]
         weights, options = weights_of(structure), options_by_parameter(optimizer)
@@ -116,7 +117,8 @@ class Network:
         for number, slope in enumerate(slopes):
             if not math.isfinite(slope):
                 raise LostNumber(number, NonFiniteError(f"the gradient of ν is {slope}"), in_gradient=True)
-        self.recipe.width_terms.add_to(slopes, [nu.log for nu in self.nus], self.units)
+        if self.recipe.width_terms.present:
+            self.recipe.width_terms.add_to(slopes, [nu.log for nu in self.nus], self.units)
         for nu, slope in zip(self.nus, slopes, strict=True):
             nu.slope = slope
 
@@ -154,6 +156,8 @@ class Network:
 
     def _resized(self) -> bool:
         """Bring every width to what its ν asks for; returns whether one changed."""
+        if all(map(Width.keeps, self.widths, [nu.log for nu in self.nus], self.units)):
+            return False
         wanted = []
         for number, (nu, group) in enumerate(zip(self.nus, self.structure.groups, strict=True)):
             try:
@@ -167,11 +171,10 @@ class Network:
         return True
 
     def _resize(self, wanted: list[int]) -> None:
-        widths = [group.width for group in self.structure.groups]
         before, old = self.units, self.buffers
         capacities = [
             kept if width.fits(units, kept) else width.capacity_for(units)
-            for width, kept, units in zip(widths, self.capacities, wanted, strict=True)
+            for width, kept, units in zip(self.widths, self.capacities, wanted, strict=True)
         ]
         fresh = None if capacities == self.capacities else self._allocate(capacities, wanted)
         self._clear(before, wanted)

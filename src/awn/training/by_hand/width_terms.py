@@ -21,6 +21,8 @@ class WidthTerms:
         self.samples, self.prior, self.budget = samples, prior, budget
         scale = prior.width_scale
         self.scale = scale.at(time) if isinstance(scale, Anneal) else scale
+        #: Whether there is anything to add.
+        self.present = self.scale is not None or budget is not None
         self.cost = [] if budget is None else budget.cost(structure.model, structure.groups)
 
     def add_to(self, slopes: list[float], log_nus: Sequence[float], units: Sequence[int]) -> None:
