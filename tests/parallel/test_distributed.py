@@ -436,3 +436,34 @@ def test_a_rank_that_dies_ends_the_job_and_the_checkpoint_goes_on(ranks: Ranks, 
     for told in ranks.run(rank_cases.save_or_resume, 3, 3, str(path), 12, True):
         assert told["first"] == 7
         assert close(told["parameters"], expected["parameters"])
+
+
+SPAWN = """
+import sys
+sys.path.insert(0, {tests!r})
+import warnings
+warnings.simplefilter("ignore")
+import lightning.pytorch as pl, torch
+from torch.utils.data import DataLoader, TensorDataset
+import awn
+from lightning_cases import Regressor, callback
+
+if __name__ == "__main__":
+    torch.manual_seed(0)
+    x = torch.randn(64, 3)
+    data = DataLoader(TensorDataset(x, x[:, :1]), batch_size=16)
+    model = Regressor(awn.AdaptiveMLP(3, 1, importance=awn.Exponential.for_units(40)))
+    before = awn.widths(model)
+    options = dict(logger=False, enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False)
+    trainer = pl.Trainer(accelerator="cpu", devices=2, strategy="ddp_spawn", max_epochs=4, callbacks=[callback()], **options)
+    trainer.fit(model, data)
+    print(before != awn.widths(model), model.network(x).isfinite().all().item())
+"""
+
+
+def test_widths_are_learned_in_processes_that_lightning_spawns(tmp_path: Path) -> None:
+    """ddp_spawn pickles the model on its way there, and loads its state dict on the way back."""
+    script = tmp_path / "spawned.py"
+    script.write_text(SPAWN.format(tests=str(Path(__file__).parents[1])))
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=300, check=False)
+    assert done.stdout.split() == ["True", "True"], done.stderr[-2000:]
