@@ -454,8 +454,9 @@ if __name__ == "__main__":
     data = DataLoader(TensorDataset(x, x[:, :1]), batch_size=16)
     model = Regressor(awn.AdaptiveMLP(3, 1, importance=awn.Exponential.for_units(40)))
     before = awn.widths(model)
-    options = dict(logger=False, enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False)
-    trainer = pl.Trainer(accelerator="cpu", devices=2, strategy="ddp_spawn", max_epochs=4, callbacks=[callback()], **options)
+    off = ("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary")
+    options = dict(accelerator="cpu", devices=2, strategy="ddp_spawn", max_epochs=4) | dict.fromkeys(off, False)
+    trainer = pl.Trainer(callbacks=[callback()], **options)
     trainer.fit(model, data)
     print(before != awn.widths(model), model.network(x).isfinite().all().item())
 """
