@@ -1,4 +1,4 @@
-"""Many runs, each made once: finished ones are found, the others go to workers, and what they return is kept."""
+"""A manager of many runs: finding finished ones, giving the others to workers, and keeping the results."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from awn.runs.workers import Tasks, Workers
 
 Run = TypeVar("Run", bound=Hashable)
 Result = TypeVar("Result")
-#: Takes a sentence for people.
+#: A function that shows a message.
 Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a run was not made, and the traceback of a fault of ours.
+    """The reason why a run failed, and the traceback of an unexpected error.
 
-    `refused` if its input, an option, or what is in its folder cannot be used: it would be so again.
+    `refused` means that its input, an option, or the content of its folder is invalid, so repeating it is no use.
     """
 
     says: str
@@ -30,27 +30,27 @@ class Failure:
 
 
 class RunRecipe(ABC, Generic[Run, Result]):
-    """What a manager must know of the runs that it is asked for."""
+    """The functions that a manager needs for its runs."""
 
     @abstractmethod
     def find(self, run: Run) -> Result | None:
-        """The result of a run that is finished."""
+        """The result of a finished run; None for any other."""
 
     @abstractmethod
     def call(self, run: Run) -> tuple[Any, ...]:
-        """What a worker calls to make a run: a function, and its arguments."""
+        """The function, and its arguments, that a worker calls to make a run."""
 
     @abstractmethod
     def keep(self, run: Run, returned: Any) -> Result | Failure:
-        """Keep what the worker's call returned; its result."""
+        """Store the return value of a worker's call; returns the result of the run."""
 
     @abstractmethod
     def say(self, run: Run, outcome: Result | Failure, left: int) -> None:
-        """Tell that a run has ended, while so many others are left."""
+        """Show that a run has ended; `left` is the number of remaining runs."""
 
 
 class RunManager(Generic[Run, Result]):
-    """Runs that were asked for: `results` and `failures` of those that have ended, and how many of them were `made`.
+    """The requested runs: `results` and `failures` of those that have ended, and the number `made`.
 
     >>> from awn.runs.workers import local_workers
     >>> class Halves(RunRecipe[int, float]):
@@ -82,7 +82,7 @@ class RunManager(Generic[Run, Result]):
         self.made = 0
 
     def ask(self, run: Run) -> None:
-        """Have a run made when it is its turn, unless it is finished or was asked for before."""
+        """Queue a run, unless it is finished or was requested before."""
         if run in self._asked:
             return
         self._asked.add(run)
@@ -93,7 +93,7 @@ class RunManager(Generic[Run, Result]):
             self.results[run] = found
 
     def collect(self) -> None:
-        """Wait for runs to end, and keep what they came to."""
+        """Wait for runs to end, and store their outcomes."""
         for run, returned in self._tasks.finished():
             outcome = self._outcome(run, returned)
             if isinstance(outcome, Failure):
@@ -104,7 +104,7 @@ class RunManager(Generic[Run, Result]):
             self._recipe.say(run, outcome, len(self._tasks))
 
     def finish(self) -> None:
-        """Wait for all runs that were asked for."""
+        """Wait for all requested runs."""
         while len(self._tasks):
             self.collect()
 
@@ -117,7 +117,7 @@ class RunManager(Generic[Run, Result]):
 
 
 def attempt(work: Callable[..., Any], *args: Any) -> Any:
-    """What a worker does. An exception would not come back whole from everywhere, so it comes back as a failure.
+    """Run a task in a worker. An exception is returned as a failure, because not every exception can be pickled.
 
     >>> attempt(divmod, 7, 2), attempt(divmod, 7, 0).says
     ((3, 1), 'ZeroDivisionError: ...')

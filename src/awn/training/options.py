@@ -21,14 +21,13 @@ Precision = Literal["auto", "float32", "bfloat16"]
 class FitOptions:
     """How `fit` trains.
 
-    `width_lr` is the learning rate of ν, `lr` unless given. `patience`: epochs without a better score before training
-    stops; None trains all epochs. `schedule`: "cosine" brings the learning rate down to a hundredth over all epochs,
-    "plateau" halves it after a quarter of the patience without a better score, "constant" leaves it to the optimizer
-    and to callbacks; for others, pass a `Schedule`. `clip` is the largest norm of the gradient. `precision="auto"`
-    uses bfloat16 where an accelerator has it. `resize_every`: steps between two resizes. `stop_by="loss"` keeps the
-    epoch with the lowest validation loss, where "score" keeps the one with the best score. `ties`: of equally good
-    epochs the first is kept, or the last, whose layers have had more time to find their width; patience counts from
-    the first either way.
+    `width_lr` is the learning rate of ν, by default `lr`. `patience` is the number of epochs without improvement before
+    training stops; None trains all epochs. `schedule="cosine"` lowers the learning rate to a hundredth over all epochs,
+    "plateau" halves it after a quarter of the patience without improvement, and "constant" leaves it to the optimizer
+    and to callbacks; or pass a `Schedule`. `clip` is the maximum norm of the gradient. `precision="auto"` uses bfloat16
+    on accelerators that support it. `resize_every` is the number of steps between two resizes. `stop_by="loss"` keeps
+    the epoch with the lowest validation loss, "score" the one with the best score. `ties` keeps the first or the last
+    of equally good epochs; in the last, widths have had longer to converge. Patience counts from the first.
 
     >>> FitOptions(epochs=50, schedule="cosine").lr
     0.01
@@ -71,7 +70,7 @@ class FitOptions:
                 raise ArgumentError(f"{name} must be one of {', '.join(known)}; got {getattr(self, name)!r}.")
 
     def rate_schedule(self) -> Schedule | None:
-        """The schedule of the learning rates, or None for one that is constant."""
+        """The learning-rate schedule, or None for a constant rate."""
         if isinstance(self.schedule, Schedule):
             return self.schedule
         if self.schedule == "cosine":
@@ -79,7 +78,7 @@ class FitOptions:
         return Plateau(max(1, (self.patience or 40) // 4)) if self.schedule == "plateau" else None
 
     def merit(self, row: EpochRow) -> float:
-        """How good an epoch was; more is better.
+        """The merit of an epoch; higher is better.
 
         It is the validation score or, with `stop_by="loss"`, minus the validation loss. Without validation it is minus
         the training loss.

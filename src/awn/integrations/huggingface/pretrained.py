@@ -37,10 +37,10 @@ _WIDTHS_NAME = "awn_widths"
 
 
 def save_pretrained(model: PreTrainedModel, folder: str | Path, widths: Widths = "padded") -> None:
-    """Write a model to a folder, for use without training its widths; an adaptive one is finalized first.
+    """Write a model to a folder as a plain model; an adaptive one is finalized first.
 
-    `"padded"`: layers get units of zero weight up to the widest one, so that any `from_pretrained` reads the folder.
-    `"exact"`: every layer has its own width, which the config keeps, and `awn.huggingface.from_pretrained` reads it.
+    `"padded"` pads layers with units of zero weight to the widest one, so that any `from_pretrained` reads the folder.
+    `"exact"` keeps the width of every layer in the config, and `awn.huggingface.from_pretrained` reads the folder.
 
     >>> import awn, tempfile
     >>> from transformers import AutoModel, ViTConfig, ViTModel
@@ -73,9 +73,9 @@ def save_pretrained(model: PreTrainedModel, folder: str | Path, widths: Widths =
 def from_pretrained(
     folder: str | Path, model_class: type[PreTrainedModel] | None = None, **options: Any
 ) -> PreTrainedModel:
-    """The model of a folder, with the exact widths of its layers; an ordinary model of transformers.
+    """Load a plain model of transformers, with the exact widths of its layers.
 
-    The class is the one that was saved, unless one is given; `options` are those of its own `from_pretrained`.
+    `model_class` is by default the saved class. `options` are those of its own `from_pretrained`.
 
     >>> import awn, tempfile
     >>> from transformers import ViTConfig, ViTModel
@@ -103,29 +103,29 @@ def from_pretrained(
 
 
 def _refuse_adaptive(folder: Path) -> None:
-    """What a model's own `save_pretrained` wrote while it was adaptive cannot be read: its weights have other names."""
+    """Raise for a folder that an adaptive model's own `save_pretrained` wrote: its weights lack the importance."""
     for file in folder.glob("*.safetensors"):
         with safe_open(file, framework="pt") as tensors:
             if any(is_width_entry(name) for name in tensors.keys()):  # noqa: SIM118  no dict, and it has no iterator
                 raise CheckpointError(
-                    f"{folder} was written by the model's own save_pretrained while its widths were learned, and its "
-                    "gated weights cannot be read back. Write it with awn.huggingface.save_pretrained, or awn.save."
+                    f"{folder} was written by an adaptive model's own save_pretrained, so its weights lack the "
+                    "importance. Write it with awn.huggingface.save_pretrained, or use awn.save and awn.load."
                 )
 
 
 def _feed_forward_layers(model: nn.Module) -> dict[str, Hidden]:
-    """The feed-forward layers of a model of transformers, by the path of the layer that makes the units."""
+    """The feed-forward layers of a model of transformers, by the path of the producer."""
     paths = {module: path for path, module in model.named_modules()}
     found = [hidden for hidden in find_hidden(model) if isinstance(hidden, Hidden)]
     if not found:
         raise ArgumentError(
-            f"{type(model).__name__} has no feed-forward layer that awn knows; see awn.convert.add_rule."
+            f"{type(model).__name__} has no feed-forward layer that awn knows. Add a rule for it: awn.adapt.add_rule."
         )
     return {paths[hidden.producers[0]]: hidden for hidden in found}
 
 
 def _padded(model: nn.Module, layers: Sequence[Hidden], units: int) -> dict[str, Tensor]:
-    """The state dict with all feed-forward layers at one width: whatever a unit of zeros makes, nobody reads it."""
+    """The state dict with all feed-forward layers padded to one width by units of zero weight."""
     state = model.state_dict()
     names: dict[Tensor, str] = {parameter: name for name, parameter in model.named_parameters()}
     for hidden in layers:
@@ -151,7 +151,7 @@ def _set_size_(config: PretrainedConfig, units: int) -> None:
 
 
 def _exact(model_class: type[PreTrainedModel], widths: Mapping[str, int]) -> type[PreTrainedModel]:
-    """A class of model whose feed-forward layers have these widths from the start, before any weight is loaded."""
+    """A subclass whose feed-forward layers have these widths before any weight is loaded."""
 
     class Exact(model_class):  # type: ignore[misc, valid-type]
         def __init__(self, config: PretrainedConfig, *args: Any, **kwargs: Any) -> None:
@@ -169,7 +169,7 @@ def _exact(model_class: type[PreTrainedModel], widths: Mapping[str, int]) -> typ
 
 
 def _narrow_(hidden: Hidden, units: int) -> None:
-    """Give the layers of a model that has no weights yet another width."""
+    """Change the width of layers whose weights are not loaded yet."""
     for axis in hidden.axes():
         shape = [units * axis.repeat if dim == axis.dim else size for dim, size in enumerate(axis.tensor.shape)]
         setattr(axis.module, axis.name, nn.Parameter(axis.tensor.new_empty(shape)))
@@ -180,7 +180,7 @@ def _narrow_(hidden: Hidden, units: int) -> None:
 def _check_readable(
     model_class: type[PreTrainedModel], config: PretrainedConfig, state: Mapping[str, Tensor], widths: Widths
 ) -> None:
-    """Refuse to write what a model that is built from the config could not hold."""
+    """Raise if a model that is built from the config could not load the state dict."""
     exact = getattr(config, _WIDTHS_NAME, {})
     with torch.device("meta"):
         built = _exact(model_class, exact)(copy.deepcopy(config)).state_dict()
