@@ -346,7 +346,7 @@ class Twice(Classifier):
 def test_a_prior_that_would_count_twice_is_warned_of_once() -> None:
     data = loader(digits()[0])
     run = trainer(max_steps=3)
-    with pytest.warns(UserWarning, match=r"so it counts twice\. Return the data's loss alone") as caught:
+    with pytest.warns(UserWarning, match=r"so it counts twice\. Return the data loss alone") as caught:
         run.fit(Twice(), data)
     assert len([one for one in caught if "counts twice" in str(one.message)]) == 1
     no_prior = AdaptiveWidth(awn.Prior(weight_scale=None))

@@ -155,7 +155,7 @@ class Doubled(nn.Module):
 
 @pytest.mark.parametrize("make", [onnx_bytes, program_bytes])
 def test_a_module_that_changes_in_the_export_is_refused(make: Any) -> None:
-    with pytest.raises(ExportError, match="computes something else than the model"):
+    with pytest.raises(ExportError, match="computes something different from the model"):
         make(Doubled(), torch.randn(4, 2))
 
 

@@ -30,7 +30,7 @@ _DEFAULT_PRIOR = Prior()
 
 
 class AdaptiveWidth(Callback):
-    """Adds the prior to what is trained, resizes the layers after every step of the optimizer, and logs their widths.
+    """Adds the gradient of the prior, resizes the layers after every optimizer step, and logs their widths.
 
     Adapt the model in the LightningModule's `__init__`, so that `configure_optimizers` sees its learned widths:
 
@@ -47,15 +47,15 @@ class AdaptiveWidth(Callback):
     ...         return torch.optim.Adam(awn.param_groups(self, lr=0.01))
     >>> callback = AdaptiveWidth(prior=awn.Prior(weight_scale=1.0))   # then: pl.Trainer(callbacks=[callback])
 
-    The loss that Lightning shows is the one that `training_step` returns: a mean over the batch, and without
-    `awn.objective`, or the prior would count twice. The gradient of the prior and the budget is added right before the
-    optimizer's step, so gradients may be accumulated, scaled and clipped as usual. `n_samples` is the size of the
-    training set, which is asked of the data loader unless given. `clock` says what an annealed prior counts. New units
-    are drawn from `seed`; where the drawing stands goes into checkpoints. `resize_every`: steps between two resizes,
-    each of which an accelerator has to be waited for.
+    `training_step` returns the mean data loss over the batch, without `awn.objective`: the prior would otherwise count
+    twice. The gradient of the prior and the budget is added right before the optimizer's step, so gradients may be
+    accumulated, scaled and clipped as usual. `n_samples` is the size of the training set, by default that of the data
+    loader. `clock` is the unit of time of an annealed prior. `seed` initialises the generator of new units, whose state
+    is part of checkpoints. `resize_every` is the number of steps between two resizes; each resize waits for an
+    accelerator.
 
-    With `Trainer(strategy="ddp")` all ranks have the same widths and units. The prior's gradient is added to the mean
-    of the ranks' gradients, so that it counts once; `n_samples` is the size of the whole set.
+    With `Trainer(strategy="ddp")` all ranks have the same widths and units. The gradient of the prior is added to the
+    mean gradient of the ranks, so it counts once. `n_samples` is the size of the whole training set.
     """
 
     def __init__(
@@ -85,23 +85,23 @@ class AdaptiveWidth(Callback):
         self._resumed_from: torch.Tensor | None = None
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Refuse ways of sharing the model, and copies of it, that a change of width cannot follow."""
+        """Raise for strategies and copies of the model that cannot follow a change of width."""
         if stage != "fit":
             return
         if isinstance(trainer.strategy, ParallelStrategy) and not isinstance(trainer.strategy, DDPStrategy):
             raise ArgumentError(
-                f"AdaptiveWidth does not work with {type(trainer.strategy).__name__}: a model that is spread over the "
+                f"AdaptiveWidth does not work with {type(trainer.strategy).__name__}: a model that is sharded over "
                 'processes cannot change its widths. Use Trainer(strategy="ddp"), or one device: Trainer(devices=1).'
             )
         for callback in trainer.callbacks:  # type: ignore[attr-defined]
             if isinstance(callback, StochasticWeightAveraging | WeightAveraging):
                 raise ArgumentError(
-                    f"{type(callback).__name__} keeps a copy of the model whose widths do not follow. Average by "
+                    f"{type(callback).__name__} keeps a copy of the model that does not follow its widths. Use "
                     "torch.optim.swa_utils.AveragedModel, with awn.advanced.follow_widths_ before each update."
                 )
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Look whether there is something to learn, now that the model is built and on its device."""
+        """Check that the model is adaptive, once it is built and on its device."""
         require_groups(pl_module)
         parallel = trainer.model
         if (
@@ -110,8 +110,8 @@ class AdaptiveWidth(Callback):
             and not pl_module.automatic_optimization
         ):
             raise ArgumentError(
-                "with manual optimization Lightning sees to the first step of a static graph, and to that alone; a "
-                "change of width makes another graph. Leave static_graph=True out of the strategy."
+                "with manual optimization Lightning prepares only the first step of a static graph, but a change of "
+                "width makes a new graph. Remove static_graph=True from the strategy."
             )
         self._generator = torch.Generator(pl_module.device).manual_seed(self.seed)
         if self._resumed_from is not None:
@@ -119,17 +119,17 @@ class AdaptiveWidth(Callback):
             self._resumed_from = None
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Count the samples, and the steps that a resumed run has made."""
+        """Determine the number of samples, and of the steps of a resumed run."""
         self._samples = self.n_samples or count_samples(trainer.train_dataloader)
         self._steps = trainer.global_step
         self._looked = False
 
     def on_before_backward(self, trainer: Trainer, pl_module: LightningModule, loss: torch.Tensor) -> None:
-        """Look, at the first loss, whether it has the prior already."""
+        """Warn if the first loss already includes the prior."""
         if not self._looked and self.prior.weight_scale is not None and holds_weight_prior(loss):
             warnings.warn(
-                "the loss of training_step has the prior of awn.objective, and AdaptiveWidth adds its own, so it "
-                "counts twice. Return the data's loss alone, such as F.cross_entropy(…).",
+                "the loss of training_step includes the prior of awn.objective, and AdaptiveWidth adds it again, so it "
+                "counts twice. Return the data loss alone, such as F.cross_entropy(…).",
                 stacklevel=2,
             )
         self._looked = True
@@ -152,7 +152,7 @@ class AdaptiveWidth(Callback):
         """Resize and log, if the batch ended in a step."""
         if trainer.global_step == self._steps:
             return
-        # Several optimizers may step at once, and so past a multiple.
+        # Several optimizers may step at once, and so skip a multiple.
         due = trainer.global_step // self.resize_every > self._steps // self.resize_every
         self._steps = trainer.global_step
         if due:
@@ -166,16 +166,16 @@ class AdaptiveWidth(Callback):
             )
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the drawing of new units stands."""
+        """The random state of new units."""
         return {} if self._generator is None else {"generator": self._generator.get_state()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on drawing new units from there."""
+        """Restore the random state of new units."""
         self._resumed_from = state_dict.get("generator")
 
 
 def _scaler(trainer: Trainer, optimizer: Optimizer) -> Scaler | None:
-    """The scaler of mixed precision, if the gradients are still scaled: fused optimizers unscale them in their step."""
+    """The gradient scaler, if gradients are still scaled: fused optimizers unscale them in their step."""
     if isinstance(trainer.precision_plugin, MixedPrecision) and getattr(optimizer, "_step_supports_amp_scaling", False):
         return trainer.precision_plugin.scaler
     return None

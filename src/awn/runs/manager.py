@@ -1,4 +1,4 @@
-"""Many runs, each made once: finished ones are found, the others go to workers, and what they return is kept."""
+"""A manager of many runs: finding finished ones, giving the others to workers, and keeping the results."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a run was not made, and the traceback of a fault of ours.
+    """The reason why a run failed, and the traceback of an unexpected error.
 
     `refused` means that its input, an option or its folder cannot be used, so that a second try would fail too.
     `argument` is that of an `ArgumentError`.
@@ -95,7 +95,7 @@ class RunManager(Generic[RunT, ResultT]):
             self.results[run] = found
 
     def collect(self) -> None:
-        """Wait for runs to end, and keep what they came to."""
+        """Wait for runs to end, and store their outcomes."""
         for run, returned in self._tasks.finished():
             outcome = self._outcome(run, returned)
             if isinstance(outcome, Failure):
@@ -106,7 +106,7 @@ class RunManager(Generic[RunT, ResultT]):
             self._recipe.say(run, outcome, len(self._tasks))
 
     def finish(self) -> None:
-        """Wait for all runs that were asked for."""
+        """Wait for all requested runs."""
         while len(self._tasks):
             self.collect()
 
@@ -119,7 +119,7 @@ class RunManager(Generic[RunT, ResultT]):
 
 
 def attempt(work: Callable[..., Any], *args: Any) -> Any:
-    """What a worker does. An exception would not come back whole from everywhere, so it comes back as a failure.
+    """Run a task in a worker. An exception is returned as a failure, because not every exception can be pickled.
 
     >>> attempt(divmod, 7, 2), attempt(divmod, 7, 0).says
     ((3, 1), 'ZeroDivisionError: ...')

@@ -1,4 +1,4 @@
-"""Workers: who makes many runs. Processes on this machine, or a Ray cluster; both give futures."""
+"""Workers for many runs: processes on this machine, or a Ray cluster; both return futures."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TaskT = TypeVar("TaskT")
 
 @dataclass(frozen=True)
 class Workers:
-    """`submit(work, *args)` has one of them call a function; `at_a_time` is how many calls they are to be given."""
+    """`submit(work, *args)` calls a function in a worker; `at_a_time` is the maximum number of pending calls."""
 
     submit: Callable[..., Future[Any]]
     at_a_time: int
@@ -65,9 +65,9 @@ class Tasks(Generic[TaskT]):
 
 @contextmanager
 def local_workers(number: int) -> Iterator[Workers]:
-    """Processes on this machine; a single one works in the process itself.
+    """Processes on this machine; a single worker runs in this process.
 
-    Each is a pool of its own: in a common one a process that is killed would take the others with it.
+    Each has its own pool: in a shared pool, a killed process would end the others.
     """
     if number == 1:
         yield Workers(_at_once, 1)
@@ -106,9 +106,9 @@ def local_workers(number: int) -> Iterator[Workers]:
 
 @contextmanager
 def ray_workers(address: str, threads: int = 1) -> Iterator[Workers]:
-    """A Ray cluster, or with `local` one that is started here and ended with the work.
+    """A Ray cluster; `local` starts one here and stops it at the end.
 
-    Ray makes a run again whose worker has died; runs of other workers are not touched.
+    Ray repeats a run whose worker has died; other runs are not affected.
     """
     try:
         import ray
@@ -118,12 +118,12 @@ def ray_workers(address: str, threads: int = 1) -> Iterator[Workers]:
         ray.init(address=address, log_to_driver=False, include_dashboard=False)
     except ConnectionError:
         raise ArgumentError(
-            f"no Ray cluster answers at {address}. `ray status` there says whether it is up; if it asks for a token, "
-            "set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN here as they are there."
+            f"no Ray cluster answers at {address}. Check it there with `ray status`. If it requires a token, set "
+            "RAY_AUTH_MODE=token and RAY_AUTH_TOKEN to the same values here."
         ) from None
     try:
         remote = ray.remote(num_cpus=threads, max_retries=3)(_call)
-        # Ray has a queue of its own, which sees machines come and go.
+        # Ray has its own queue, which follows machines that join and leave.
         yield Workers(lambda work, *args: remote.remote(work, *args).future(), _RAYS_QUEUE)
     finally:
         ray.shutdown()
@@ -158,8 +158,8 @@ def _outcome(future: Future[Any]) -> Any:
         return future.result()
     except BrokenProcessPool:
         return WorkerError(
-            "its process was killed before it was done, perhaps for want of memory. Fewer --workers need less; the "
-            "same command with --resume goes on."
+            "its process was killed before it was done, perhaps because memory ran out. Use fewer --workers; the same "
+            "command with --resume continues."
         )
     except Exception as error:
         return error

@@ -1,4 +1,4 @@
-"""Training: a plain loop for tensors, with early stopping, logs and exact resume."""
+"""A training loop over tensors, with early stopping, logs and exact resume."""
 
 from awn.training.callbacks import Callback, Progress
 from awn.training.data import Data

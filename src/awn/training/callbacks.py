@@ -1,4 +1,4 @@
-"""Callbacks: what a run tells those who listen, on one screen."""
+"""Callbacks: methods that a run calls."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from awn.training.options import FitOptions
 
 @dataclass
 class Progress:
-    """Where a run is. The loop fills it in; a callback may set `stop`."""
+    """The state of a run. The loop updates it; a callback may set `stop`."""
 
     model: nn.Module
     optimizer: Optimizer
@@ -26,7 +26,7 @@ class Progress:
 
 
 class Callback:
-    """Subclass it and write the methods you need; the others do nothing.
+    """Subclass it and override the methods you need; the others do nothing.
 
     >>> class StopAtPerfect(Callback):
     ...     def on_epoch_end(self, progress):
@@ -34,13 +34,13 @@ class Callback:
     """
 
     def on_fit_start(self, progress: Progress) -> None:
-        """Before the first epoch, or the first after a resume."""
+        """Called before the first epoch, or the first after a resume."""
 
     def on_step_end(self, progress: Progress, resized: dict[str, Resize]) -> None:
-        """After every step of the optimizer, with the layers that it resized."""
+        """Called after every optimizer step, with the layers that were resized."""
 
     def on_epoch_end(self, progress: Progress) -> None:
-        """After every epoch; its row is `progress.history[-1]`."""
+        """Called after every epoch; its row is `progress.history[-1]`."""
 
     def on_fit_end(self, progress: Progress) -> None:
-        """After the last epoch, with the best state restored; not after an error."""
+        """Called after the last epoch, with the kept state restored; not after an error."""

@@ -1,4 +1,4 @@
-"""Data: tensors to train on."""
+"""Data: tensors for training and evaluation."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 
 
 class Data(NamedTuple):
-    """Inputs, targets and, if wanted, a weight a sample: tensors with the samples along the first dimension."""
+    """Inputs, targets and, optionally, sample weights: tensors with the samples along the first dimension."""
 
     x: Tensor
     y: Tensor
@@ -23,7 +23,7 @@ class Data(NamedTuple):
 
 
 def checksum(tensors: Iterable[Tensor | None]) -> int:
-    """A number that other tensors do not have.
+    """A checksum of the content of tensors.
 
     >>> checksum([torch.zeros(3)]) == checksum([torch.ones(3)])
     False

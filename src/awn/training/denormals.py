@@ -1,4 +1,4 @@
-"""Denormals: numbers below 1e-38, with which a processor computes many times more slowly than with others."""
+"""Denormals: numbers below 1e-38, which slow down a processor many times."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import torch
 
 @contextmanager
 def flush_denormals() -> Iterator[None]:
-    """Take numbers too small to matter for zero, until the end of the block, on this thread.
+    """Flush denormal numbers to zero inside a block, on this thread.
 
-    The weights and the optimizer's moments of units that a network does not need shrink towards zero and never arrive;
-    without this, a long training may take several times as long.
+    The weights and the optimizer's moments of units that a network does not need shrink towards zero without reaching
+    it. Without flushing, a long training may take several times as long.
 
     >>> tiny = torch.tensor(1e-40)
     >>> with flush_denormals():
@@ -31,5 +31,5 @@ def flush_denormals() -> Iterator[None]:
 
 
 def _are_flushed() -> bool:
-    """Torch can set this, but does not tell it."""
+    """Torch can set this mode but not report it."""
     return bool(torch.tensor(1e-40) * 1 == 0)

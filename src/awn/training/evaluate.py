@@ -1,4 +1,4 @@
-"""Evaluation: a model's outputs, mean loss and accuracy, without gradients and on some of the samples at a time."""
+"""Evaluation in chunks: a model's outputs, mean loss and accuracy, without gradients."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from torch import Tensor, nn
 
 from awn.training.data import Data
 
-#: The mean negative log-likelihood of targets, given outputs and perhaps a weight a sample.
+#: The mean negative log-likelihood of targets, given outputs and, optionally, sample weights.
 Loss = Callable[[Tensor, Tensor, Tensor | None], Tensor]
-#: How good a model is on data; more is better.
+#: The score of a model on data; higher is better.
 Score = Callable[[nn.Module, Data], float]
 
-_SAMPLES_AT_A_TIME = 1024  # the outputs for a large set, and all that leads to them, may not fit into memory
+_SAMPLES_AT_A_TIME = 1024  # the activations of a large data set may not fit into memory
 
 
 def all_outputs(model: nn.Module, x: Tensor) -> Tensor:
-    """A model's outputs for many samples. The model is used in the mode that it is in, here and below.
+    """A model's outputs for many samples. The mode of the model, training or evaluation, is not changed.
 
     >>> all_outputs(nn.Linear(2, 3), torch.zeros(5000, 2)).shape
     torch.Size([5000, 3])
@@ -43,7 +43,7 @@ def mean_loss(model: nn.Module, data: Data, loss: Loss) -> float:
 
 
 def accuracy(model: nn.Module, data: Data) -> float:
-    """The share of the samples, by weight if they have one, whose class has the largest output.
+    """The fraction of samples, weighted if they have weights, whose class has the largest output.
 
     >>> accuracy(nn.Identity(), Data(torch.eye(4), torch.tensor([0, 1, 2, 0])))
     0.75

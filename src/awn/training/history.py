@@ -1,4 +1,4 @@
-"""History: what happened in each epoch of a run."""
+"""History: one row per epoch of a run."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Any
 from awn.errors import CheckpointError
 from awn.files.write import write_files
 
-#: What happened in one epoch, by name.
+#: The measurements of one epoch, by name.
 EpochRow = dict[str, Any]
 
 
 @dataclass
 class History:
-    """One row an epoch: the loss and its terms, the score, every layer's width and ν, the learning rate, the time.
+    """One row per epoch: the loss and its terms, the score, widths and ν of all layers, learning rate, time.
 
     `best` marks the epochs after which the state of the model was kept as the best so far.
 
@@ -39,7 +39,7 @@ class History:
 
     @property
     def kept_epoch(self) -> int:
-        """The epoch that a run left its model in: the last that is marked as the best, or the last if none is.
+        """The epoch whose state a run keeps: the last one marked as best, or the last if none is marked.
 
         >>> History([{"epoch": 1, "best": True}, {"epoch": 2, "best": True}, {"epoch": 3, "best": False}]).kept_epoch
         2
@@ -57,7 +57,7 @@ class History:
         return str(self.rows[-1].get("path", "autograd")) if self.rows else "autograd"
 
     def column(self, name: str) -> list[Any]:
-        """One entry of every row."""
+        """One entry per row."""
         return [row[name] for row in self.rows]
 
     def widths(self, layer: str) -> list[int]:
@@ -65,12 +65,12 @@ class History:
         return [row["widths"][layer] for row in self.rows]
 
     def save(self, path: str | Path) -> None:
-        """Write the rows as JSON, one a line."""
+        """Write the rows as JSON, one per line."""
         write_files({Path(path): b"".join(json_line(row) for row in self.rows)})
 
     @classmethod
     def load(cls, path: str | Path) -> History:
-        """Read what `save`, or a run with a folder, wrote."""
+        """Read a file that `save`, or a run with a folder, wrote."""
         try:
             return cls([json.loads(line) for line in Path(path).read_text(encoding="utf-8").splitlines()])
         except (OSError, ValueError) as error:

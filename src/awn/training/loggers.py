@@ -20,7 +20,7 @@ class TensorBoardLogger(Callback):
         except ImportError:
             raise MissingExtraError('TensorBoardLogger needs TensorBoard: pip install "awn[tensorboard]"') from None
         self.folder = Path(folder)
-        self._writer: Any = None  # open only during a run: a writer cannot be copied or pickled
+        self._writer: Any = None  # open only during a run, since a writer cannot be copied or pickled
 
     def on_fit_start(self, progress: Progress) -> None:
         """Open a file."""

@@ -49,17 +49,17 @@ def fit(
     resume: bool = False,
     optimizer: Optimizer | None = None,
 ) -> History:
-    """Train a model in place, and leave it in the state that scored best on `validation`, or the last without one.
+    """Train a model in place, and leave it in the state of its kept epoch: the best on `validation`, or the last.
 
-    `loss(output, y, weight)` is the mean negative log-likelihood, such as `awn.likelihood.categorical`;
-    `score(model, data)` a number of which more is better, minus the loss unless given. With a `folder` the history
-    goes to `history.jsonl` as it happens and the run to `run.safetensors`; with `resume`, a run that was stopped goes
-    on from there and ends as if it had not been. A model without learned widths is trained by its data term alone.
-    The optimizer is Adam unless one is given, whose own learning rates then count. The random generators of torch,
-    NumPy and Python are left as they were.
+    `loss(output, y, weight)` is the mean negative log-likelihood, such as `awn.likelihood.categorical`.
+    `score(model, data)` returns a number, higher is better; the default is minus the loss. With a `folder`, the history
+    is written to `history.jsonl` and checkpoints to `run.safetensors`. `resume=True` continues an interrupted run, with
+    the same result as without the interruption. A plain model is trained with the data term alone. The default
+    optimizer is Adam; another one uses its own learning rates. The random states of torch, NumPy and Python are
+    restored at the end.
 
-    A model in a DistributedDataParallel is trained by all its ranks together: each is given all the samples, and takes
-    its part of every batch. Rank 0 judges, calls back and writes; a resume may be on another number of ranks.
+    With a DistributedDataParallel, pass all samples on every rank; each takes its part of every batch. Rank 0
+    evaluates, runs callbacks and writes files. A resumed run may have another number of ranks.
 
     >>> import awn
     >>> x = torch.randn(64, 2)
@@ -155,7 +155,7 @@ def _mean_terms(run: Run, data_terms: Sequence[Tensor], prior: Prior, budget: Bu
     mean = average_(run.parallel, torch.stack(list(data_terms)).mean())
     means = {"data": mean.item(), **_other_terms(run, prior, budget)}
     means["total"] = sum(means.values())
-    if not math.isfinite(means["total"]):  # with learned widths, `objective` has looked at every step
+    if not math.isfinite(means["total"]):  # in an adaptive model, `objective` checks every step
         raise NonFiniteError(
             f"the loss is not finite in epoch {run.progress.epoch + 1}: lower the learning rate, clip gradients, or "
             "look at the data."
@@ -165,7 +165,7 @@ def _mean_terms(run: Run, data_terms: Sequence[Tensor], prior: Prior, budget: Bu
 
 @torch.no_grad()
 def _other_terms(run: Run, prior: Prior, budget: Budget | None) -> dict[str, float]:
-    """The terms of the loss besides the data term; the weights' prior also where the optimizer applies it."""
+    """The terms of the loss besides the data term, including a prior that the optimizer applies."""
     if not run.learns_width:
         return dict.fromkeys(("weights", "width", "budget"), 0.0)
     samples, nothing = len(run.train.y), torch.zeros(())
@@ -176,7 +176,7 @@ def _other_terms(run: Run, prior: Prior, budget: Budget | None) -> dict[str, flo
 
 
 def _judge(run: Run, validation: Data | None, score: Score | None, loss: Loss) -> dict[str, float]:
-    """The score and the loss on the samples held out, which rank 0 finds for all."""
+    """The score and the loss on the validation set, which rank 0 computes for all ranks."""
     if validation is None:
         return {}
     model = run.model.eval()

@@ -73,7 +73,7 @@ class FitOptions:
                 raise ArgumentError(f"{name} must be one of {', '.join(known)}; got {getattr(self, name)!r}.")
 
     def rate_schedule(self) -> Schedule | None:
-        """The schedule of the learning rates, or None for one that is constant."""
+        """The learning-rate schedule, or None for a constant rate."""
         if isinstance(self.schedule, Schedule):
             return self.schedule
         if self.schedule == "cosine":
@@ -81,7 +81,7 @@ class FitOptions:
         return Plateau(max(1, (self.patience or 40) // 4)) if self.schedule == "plateau" else None
 
     def merit(self, row: EpochRow) -> float:
-        """How good an epoch was; more is better.
+        """The merit of an epoch; higher is better.
 
         It is the validation score or, with `stop_by="loss"`, minus the validation loss. Without validation it is minus
         the training loss.

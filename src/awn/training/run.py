@@ -1,4 +1,4 @@
-"""Run: what a training run has besides its model: optimizer, schedule, shuffling, best epoch and checkpoints."""
+"""Run: the state of a training besides the model: optimizer, schedule, shuffling, best epoch and checkpoints."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _SECONDS_BETWEEN_CHECKPOINTS = 5.0
 
 
 class Run:
-    """What `fit` keeps between epochs."""
+    """The state of `fit` between epochs."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Run:
         model = unwrapped(model)
         self.learns_width = bool(find_groups(model))
         if optimizer is None:
-            # The weights' prior goes with the optimizer's update, which is cheaper than a term of the loss.
+            # The optimizer applies the prior on the weights, which is cheaper than a term of the loss.
             inside: dict[str, Any] = {"prior": prior, "n_samples": len(train.y)} if self.learns_width else {}
             groups = param_groups(
                 model, options.lr, width_lr=options.width_lr, weight_decay=options.weight_decay, **inside
@@ -97,15 +97,15 @@ class Run:
     def batch_rows(self) -> Iterator[tuple[Tensor, float]]:
         """The rows of one epoch of minibatches, of nearly equal size: a single last sample would upset a batch norm.
 
-        Every rank shuffles alike and takes its part of each batch. With it comes how many times the part is an equal
-        one: the loss is multiplied by that, so that the mean over the ranks is the mean over the batch.
+        All ranks shuffle alike, and each takes its part of every batch. The second value is the size of the part
+        relative to an equal share. The loss is multiplied by it, so that the mean over ranks is the batch mean.
         """
         samples = len(self.train.y)
         number = math.ceil(samples / self.options.batch_size)
         if samples // number < self.ranks:
             raise ArgumentError(
-                f"batches of {samples // number} samples cannot be split over {self.ranks} ranks: use larger ones "
-                "(batch_size), or fewer ranks."
+                f"batches of {samples // number} samples cannot be split over {self.ranks} ranks. Increase batch_size, "
+                "or use fewer ranks."
             )
         order = torch.randperm(samples, generator=self.shuffling).to(self.train.x.device)
         for rows in order.tensor_split(number):
@@ -113,16 +113,16 @@ class Run:
             yield own, len(own) * self.ranks / len(rows)
 
     def draw_apart(self) -> None:
-        """Give the ranks random numbers of their own, for dropout.
+        """Give the ranks different random numbers, for dropout.
 
-        Rank 0 goes on with its own, which the checkpoint holds; the others start anew in each epoch, from numbers that
-        a resumed run knows as well.
+        Rank 0 continues with its own random state, which the checkpoint holds. The others are seeded in each epoch from
+        values that a resumed run knows, too.
         """
         if self.rank > 0:
             torch.manual_seed(zlib.crc32(f"{self.options.seed} {self.rank} {self.progress.epoch}".encode()))
 
     def autocast(self) -> AbstractContextManager[Any]:
-        """Mixed precision, where it is wanted and the device has it."""
+        """Mixed precision, if requested and supported by the device."""
         device = self.train.x.device.type
         wanted = self.options.precision
         if wanted == "bfloat16" or (wanted == "auto" and device == "cuda" and torch.cuda.is_bf16_supported()):
@@ -130,7 +130,7 @@ class Run:
         return nullcontext()
 
     def set_learning_rates(self) -> None:
-        """Set the rates of the next epoch, by the history alone, which a resumed run has as well."""
+        """Set the learning rates of the next epoch, from the history alone, which a resumed run has, too."""
         if self.schedule is None:
             return
         relative = self.schedule.relative_rate([self.options.merit(row) for row in self.progress.history])
@@ -142,7 +142,7 @@ class Run:
                 group["lr"] = rate
 
     def end_epoch(self, measured: EpochRow) -> None:
-        """Note the epoch, keep the state if it is the best, stop if patience is over."""
+        """Record the epoch, keep the state if it is the best, and stop if patience is exhausted."""
         progress, patience = self.progress, self.options.patience
         progress.epoch += 1
         groups = find_groups(self.model)
@@ -171,7 +171,7 @@ class Run:
         return kept
 
     def checkpoint(self, *, now: bool = False) -> None:
-        """Write all that is needed to go on, every few seconds or now."""
+        """Write a checkpoint, every few seconds or now."""
         due = now or time.monotonic() - self._last_checkpoint > _SECONDS_BETWEEN_CHECKPOINTS
         if self.folder is None or self.rank > 0 or not due:
             return
@@ -188,15 +188,15 @@ class Run:
         self._last_checkpoint = time.monotonic()
 
     def start_afresh(self) -> None:
-        """Clear the folder of an earlier run, which would else be resumed in place of this one."""
+        """Remove the checkpoint of an earlier run, which would otherwise be resumed instead of this one."""
         if self.folder is not None and self.rank == 0:
             (self.folder / "run.safetensors").unlink(missing_ok=True)
             self.progress.history.save(self.folder / "history.jsonl")
 
     def resume_(self) -> None:
-        """Go on from the folder's checkpoint, if it has one."""
+        """Continue from the folder's checkpoint, if it has one."""
         if self.folder is None:
-            raise ArgumentError("resume=True needs the folder of the run to go on with: folder=….")
+            raise ArgumentError("resume=True needs the folder of the interrupted run: folder=….")
         path = self.folder / "run.safetensors"
         if path.is_file():
             self._check_same(path, read_extra(path))
@@ -207,7 +207,7 @@ class Run:
             self.shuffling.set_state(extra["shuffling"])
         if told(self.parallel, lambda: [self.progress.epoch], 1) != [self.progress.epoch]:
             raise RankError(
-                f"rank {self.rank} does not find the checkpoint that rank 0 goes on from: {path} must be on a disk "
+                f"rank {self.rank} does not find the checkpoint that rank 0 resumes from: {path} must be on a disk "
                 "that all ranks share."
             )
         # Epochs after the checkpoint are run again: the file must not list them twice.
@@ -215,27 +215,27 @@ class Run:
             self.progress.history.save(self.folder / "history.jsonl")
 
     def finish(self) -> None:
-        """Bring the model back to its best epoch, widths and all."""
+        """Restore the weights and widths of the best epoch."""
         self.checkpoint(now=True)
         if self.best["state"] is not None:
             load_state_dict_(self.parallel, self.best["state"], self.optimizer)
-        share_(self.parallel, self.model.buffers())  # every rank has a batch norm's statistics of its own rows
+        share_(self.parallel, self.model.buffers())  # the batch-norm statistics of the ranks differ
         self.parallel.eval()
 
     def _check_same(self, path: Path, extra: dict[str, Any]) -> None:
         now, before = self._settings, dict(extra["settings"])
         if self.options.schedule != "cosine":
-            before["epochs"] = self.options.epochs  # a run may be prolonged, unless its schedule knows the end
+            before["epochs"] = self.options.epochs  # a run may be extended, unless its schedule depends on the end
         changed = [name for name, value in now.items() if value != before.get(name)]
         if changed:
             raise CheckpointError(
                 f"{path} belongs to a run with other settings ({', '.join(changed)}), so it cannot be resumed with "
-                "these. Resume with the same ones, or start afresh in another folder."
+                "these. Resume with the same settings, or start a new run in another folder."
             )
 
 
 def _architecture(model: nn.Module) -> str:
-    """What a model is, whatever its weights and widths are at present."""
+    """The architecture of a model, independent of its weights and widths."""
     groups = find_groups(model)
     learned = [(group.name, group.width.family, as_options(group.width)) for group in groups]
     if isinstance(model, AdaptiveMLP):

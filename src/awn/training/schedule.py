@@ -1,6 +1,6 @@
-"""Learning-rate schedules: the rate of an epoch as a function of the epochs before it, so that a resume needs no state.
+"""Learning-rate schedules: the rate of an epoch as a function of earlier epochs, so that a resume needs no state.
 
-An epoch is known by its merit: a number, more is better, such as the validation score (`FitOptions.merit`).
+The merit of an epoch is a number, higher is better, such as the validation score (`FitOptions.merit`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Schedule(ABC):
 
 @dataclass(frozen=True)
 class Cosine(Schedule):
-    """Half a cosine from the initial rate down to `end` times it, over so many epochs.
+    """Half a cosine from the initial rate down to `end` times it, over `epochs` epochs.
 
     >>> [round(Cosine(epochs=4).relative_rate([0.0] * done), 3) for done in range(6)]
     [1.0, 0.855, 0.505, 0.155, 0.01, 0.01]
@@ -45,7 +45,7 @@ class Cosine(Schedule):
 
 @dataclass(frozen=True)
 class Plateau(Schedule):
-    """Multiplied by `factor` after more than `patience` epochs in a row that are no better than the best before them.
+    """Multiply the rate by `factor` after more than `patience` epochs in a row without improvement.
 
     >>> Plateau(patience=2).relative_rate([0.1, 0.7, 0.7, 0.6, 0.7, 0.9])
     0.5
@@ -70,7 +70,7 @@ class Plateau(Schedule):
 
 @dataclass(frozen=True)
 class Milestones(Schedule):
-    """Multiplied by `factor` after each of these epochs.
+    """Multiply the rate by `factor` after each of these epochs.
 
     >>> [Milestones((1, 3), factor=0.5).relative_rate([0.0] * done) for done in range(5)]
     [1.0, 0.5, 0.5, 0.25, 0.25]
@@ -91,7 +91,7 @@ class Milestones(Schedule):
 
 @dataclass(frozen=True)
 class Warmup(Schedule):
-    """Rising in equal steps over so many epochs, then constant or by another schedule, which starts there.
+    """Raise the rate linearly over `epochs` epochs, then keep it constant or follow another schedule.
 
     >>> [Warmup(epochs=3, then=Milestones((1,))).relative_rate([0.0] * done) for done in range(6)]
     [0.25, 0.5, 0.75, 1.0, 0.1, 0.1]

@@ -1,4 +1,4 @@
-"""Hugging Face: learned widths with the Trainer, and folders that `from_pretrained` reads."""
+"""Hugging Face: a Trainer callback that learns widths, `save_pretrained` and `from_pretrained`."""
 
 from awn.errors import MissingExtraError
 

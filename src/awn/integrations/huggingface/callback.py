@@ -21,7 +21,7 @@ _DEFAULT_PRIOR = Prior()
 
 
 class AdaptiveWidthCallback(TrainerCallback):
-    """Adds the prior to what is trained, resizes the layers after every step of the optimizer, and logs their widths.
+    """Adds the gradient of the prior, resizes the layers after every optimizer step, and logs their widths.
 
     >>> import awn
     >>> from transformers import GPT2Config, GPT2LMHeadModel
@@ -31,11 +31,11 @@ class AdaptiveWidthCallback(TrainerCallback):
     {'transformer.h.0.mlp.c_fc': 64, 'transformer.h.1.mlp.c_fc': 64}
     >>> callback = AdaptiveWidthCallback(awn.Prior(weight_scale=1.0))    # then: Trainer(model, callbacks=[callback], …)
 
-    The loss that the Trainer shows is the model's own. The gradient of the prior and the budget is there before the
-    first batch of a step, and the batches' gradients are added to it, so that gradients may be accumulated, scaled and
-    clipped as usual. `n_samples` says over how many samples the loss of the whole training set is a mean: the rows of
-    the data set unless given; for a language model rather its tokens. `clock` says what an annealed prior counts.
-    `resize_every`: steps between two resizes, each of which an accelerator has to be waited for.
+    The Trainer logs the model's own loss. The gradient of the prior and the budget is set before the first batch of a
+    step, and the gradients of the batches are added to it, so they may be accumulated, scaled and clipped as usual.
+    `n_samples` is the number of samples over which the loss is a mean: by default the rows of the training set; for a
+    language model, pass the number of tokens. `clock` is the unit of time of an annealed prior. `resize_every` is the
+    number of steps between two resizes; each resize waits for an accelerator.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class AdaptiveWidthCallback(TrainerCallback):
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        """Look whether there is something to learn, on one device, and count the samples."""
+        """Check that the model is adaptive and on one device, and determine the number of samples."""
         if args.parallel_mode != ParallelMode.NOT_PARALLEL or args.deepspeed or args.fsdp:
             raise ArgumentError(
                 "AdaptiveWidthCallback trains on one device: with several, every process would draw its own new units. "
@@ -72,7 +72,7 @@ class AdaptiveWidthCallback(TrainerCallback):
     def on_step_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        """Add the gradient of the prior and the budget, to gradients that are still zero."""
+        """Add the gradient of the prior and the budget, while gradients are still zero."""
         optimizer = kwargs["optimizer"]
         self._terms = add_prior_gradient_(
             kwargs["model"],
@@ -97,7 +97,7 @@ class AdaptiveWidthCallback(TrainerCallback):
         logs: dict[str, float] | None = None,
         **kwargs: Any,
     ) -> None:
-        """Add the widths and the prior's terms to what is logged."""
+        """Add the widths and the terms of the prior to the logs."""
         more = _as_logs(kwargs["model"], self._terms)
         state.log_history[-1].update(more)
         if logs is not None:

@@ -37,10 +37,10 @@ _WIDTHS_NAME = "awn_widths"
 
 
 def save_pretrained(model: PreTrainedModel, folder: str | Path, widths: Widths = "padded") -> None:
-    """Write a model to a folder, for use without training its widths; an adaptive one is finalized first.
+    """Write a model to a folder as a plain model; an adaptive one is finalized first.
 
-    `"padded"`: layers get units of zero weight up to the widest one, so that any `from_pretrained` reads the folder.
-    `"exact"`: every layer has its own width, which the config keeps, and `awn.huggingface.from_pretrained` reads it.
+    `"padded"` pads layers with units of zero weight to the widest one, so that any `from_pretrained` reads the folder.
+    `"exact"` keeps the width of every layer in the config, and `awn.huggingface.from_pretrained` reads the folder.
 
     >>> import awn, tempfile
     >>> from transformers import AutoModel, ViTConfig, ViTModel
@@ -73,9 +73,9 @@ def save_pretrained(model: PreTrainedModel, folder: str | Path, widths: Widths =
 def from_pretrained(
     folder: str | Path, model_class: type[PreTrainedModel] | None = None, **options: Any
 ) -> PreTrainedModel:
-    """The model of a folder, with the exact widths of its layers; an ordinary model of transformers.
+    """Load a plain model of transformers, with the exact widths of its layers.
 
-    The class is the one that was saved, unless one is given; `options` are those of its own `from_pretrained`.
+    `model_class` is by default the saved class. `options` are those of its own `from_pretrained`.
 
     >>> import awn, tempfile
     >>> from transformers import ViTConfig, ViTModel
@@ -114,7 +114,7 @@ def _refuse_adaptive(folder: Path) -> None:
 
 
 def _feed_forward_layers(model: nn.Module) -> dict[str, Hidden]:
-    """The feed-forward layers of a model of transformers, by the path of the layer that makes the units."""
+    """The feed-forward layers of a model of transformers, by the path of the producer."""
     paths = {module: path for path, module in model.named_modules()}
     found = [hidden for hidden in find_hidden(model) if isinstance(hidden, Hidden)]
     if not found:
@@ -123,7 +123,7 @@ def _feed_forward_layers(model: nn.Module) -> dict[str, Hidden]:
 
 
 def _padded(model: nn.Module, layers: Sequence[Hidden], units: int) -> dict[str, Tensor]:
-    """The state dict with all feed-forward layers at one width: whatever a unit of zeros makes, nobody reads it."""
+    """The state dict with all feed-forward layers padded to one width by units of zero weight."""
     state = model.state_dict()
     names: dict[Tensor, str] = {parameter: name for name, parameter in model.named_parameters()}
     for hidden in layers:
@@ -149,7 +149,7 @@ def _set_size_(config: PretrainedConfig, units: int) -> None:
 
 
 def _exact(model_class: type[PreTrainedModel], widths: Mapping[str, int]) -> type[PreTrainedModel]:
-    """A class of model whose feed-forward layers have these widths from the start, before any weight is loaded."""
+    """A subclass whose feed-forward layers have these widths before any weight is loaded."""
 
     class Exact(model_class):  # type: ignore[misc, valid-type]
         def __init__(self, config: PretrainedConfig, *args: Any, **kwargs: Any) -> None:
@@ -167,7 +167,7 @@ def _exact(model_class: type[PreTrainedModel], widths: Mapping[str, int]) -> typ
 
 
 def _narrow_(hidden: Hidden, units: int) -> None:
-    """Give the layers of a model that has no weights yet another width."""
+    """Change the width of layers whose weights are not loaded yet."""
     for axis in hidden.axes():
         shape = [units * axis.repeat if dim == axis.dim else size for dim, size in enumerate(axis.tensor.shape)]
         setattr(axis.module, axis.name, nn.Parameter(axis.tensor.new_empty(shape)))
@@ -178,7 +178,7 @@ def _narrow_(hidden: Hidden, units: int) -> None:
 def _check_readable(
     model_class: type[PreTrainedModel], config: PretrainedConfig, state: Mapping[str, Tensor], widths: Widths
 ) -> None:
-    """Refuse to write what a model that is built from the config could not hold."""
+    """Raise if a model that is built from the config could not load the state dict."""
     exact = getattr(config, _WIDTHS_NAME, {})
     with torch.device("meta"):
         built = _exact(model_class, exact)(copy.deepcopy(config)).state_dict()
