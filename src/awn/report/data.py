@@ -138,6 +138,10 @@ class ReportData:
             ) from None
 
 
+def _epoch(row: EpochRow) -> EpochRow:
+    return {name: value if name == "path" else to_numbers(value) for name, value in row.items()}
+
+
 def _layer(content: Mapping[str, Any]) -> LayerCurve:
     return LayerCurve(**{name: value if name == "name" else to_numbers(value) for name, value in content.items()})
 
@@ -152,7 +156,7 @@ def _residuals(content: Mapping[str, Any] | None) -> Residuals | None:
 
 _READERS: dict[str, Callable[[Any], Any]] = {
     "headline": lambda content: [(label, value) for label, value in content],
-    "history": to_numbers,
+    "history": lambda rows: [_epoch(row) for row in rows],
     "layers": lambda content: [_layer(layer) for layer in content],
     "truncation": lambda content: [TruncationPoint(**to_numbers(point)) for point in content],
     "activations": to_numbers,
