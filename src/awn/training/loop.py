@@ -22,7 +22,6 @@ from awn.loss.budget import Budget
 from awn.loss.objective import objective, terms
 from awn.loss.prior import Prior, weight_term
 from awn.parallel.collectives import average_, reaching_all, told
-from awn.training.by_hand import epoch as by_hand
 from awn.training.callbacks import Callback
 from awn.training.data import Data
 from awn.training.denormals import flush_denormals
@@ -83,7 +82,7 @@ def fit(
             run.set_learning_rates()
             path = _choose_path(run, loss, callbacks)
             with reaching_all(run.parallel):
-                train_epoch = by_hand.train_epoch if path == "by hand" else partial(_train_epoch, callbacks=callbacks)
+                train_epoch = _train_by_hand if path == "by hand" else partial(_train_epoch, callbacks=callbacks)
                 terms = _mean_terms(run, train_epoch(run, loss, prior, budget), prior, budget)
             terms |= _judge(run, validation, score, loss)
             run.end_epoch({**terms, "seconds": time.perf_counter() - started, "path": path})
@@ -100,13 +99,27 @@ def fit(
 def _choose_path(run: Run, loss: Loss, callbacks: Sequence[Callback]) -> str:
     """How the next epoch is trained: "by hand" or "autograd"."""
     wanted = run.options.by_hand
-    against = "by_hand=False" if wanted is False else by_hand.why_not(run, loss, callbacks)
+    against = "by_hand=False" if wanted is False else _why_not_by_hand(run, loss, callbacks)
     if wanted and against is not None:
         raise ArgumentError(f"by_hand=True, but {against}. Leave by_hand out: training then goes through autograd.")
     path = "by hand" if against is None else "autograd"
     if not len(run.progress.history) or run.progress.history.path != path:
         _log.info("training %s%s", path, "" if against is None else f": {against}")
     return path
+
+
+def _why_not_by_hand(run: Run, loss: Loss, callbacks: Sequence[Callback]) -> str | None:
+    try:
+        from awn.training.by_hand.epoch import why_not
+    except ImportError:
+        return "NumPy is not installed"
+    return why_not(run, loss, callbacks)
+
+
+def _train_by_hand(run: Run, loss: Loss, prior: Prior, budget: Budget | None) -> list[Tensor]:
+    from awn.training.by_hand.epoch import train_epoch
+
+    return train_epoch(run, loss, prior, budget)
 
 
 def _train_epoch(

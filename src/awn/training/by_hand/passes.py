@@ -18,7 +18,7 @@ from torch import Tensor
 
 from awn.training.by_hand.activations import Activation
 from awn.training.by_hand.importances import Importances
-from awn.training.by_hand.layout import GRADIENT, WEIGHT, Buffers
+from awn.training.by_hand.layout import GRADIENT, WEIGHT, Array, Buffers
 
 # The dot product of each two rows: faster than torch.linalg.vecdot on one thread. NumPy 1 has no vecdot.
 dot_rows: Any = getattr(np, "vecdot", partial(np.einsum, "ij,ij->i"))
@@ -101,7 +101,8 @@ class Weights:
         self.weight, self.gradient = block[WEIGHT], block[GRADIENT]
         #: The importances, as a row, if the gate is here; `df` takes their gradient.
         # A gated weight is small, so NumPy gates it.
-        self.row, self.df = (None, None) if row is None or df is None else (row.numpy(), df.numpy())
+        self.row: Array | None = None if row is None else row.numpy()
+        self.df: Array | None = None if df is None else df.numpy()
         self.used = self.weight if row is None else torch.empty_like(self.weight)
         self.used_t = self.used.t()
         self.arrays = self.weight.numpy(), self.gradient.numpy(), self.used.numpy()
