@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import itertools
+import logging
+import math
 import random
-import subprocess
-import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
 import awn
+from awn.errors import ArgumentError, NonFiniteError, ResizeError
 from awn.loss.prior import Anneal
 from awn.nn.activations import ACTIVATIONS
 from awn.training import Callback, Cosine, Data, FitOptions, History, Progress, fit
+from awn.training import run as run_module
+from awn.training.by_hand import activations
+from awn.training.by_hand.activations import activation_by_hand, by_autograd
+from awn.training.by_hand.layout import FIRST, GRADIENT, SECOND, WEIGHT, Buffers
+from awn.training.by_hand.optimizers import FlatAdam
 
 Table = Mapping[str, Mapping[str, Any]]
 
@@ -280,20 +289,279 @@ def test_widths_change_in_whole_trainings() -> None:
     assert len(widths) > 12
 
 
-def test_training_needs_no_numpy() -> None:
-    """Torch does without it, and so does the path through autograd."""
-    code = """
-import sys
-sys.modules["numpy"] = None
-import importlib.util
-real = importlib.util.find_spec
-importlib.util.find_spec = lambda name, *more: None if name == "numpy" else real(name, *more)
-import torch, awn
-from awn.training import Data, FitOptions, fit
-x = torch.linspace(-1, 1, 40).view(20, 2)
-data = Data(x, (x[:, 0] > 0).long())
-history = fit(awn.AdaptiveMLP(2, 2), data, loss=awn.likelihood.categorical, options=FitOptions(epochs=1))
-print(history.path)
-"""
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=False)
-    assert done.stdout.strip() == "autograd", done.stderr
+# Resume
+
+LONG = FitOptions(epochs=8, batch_size=16, lr=0.05, schedule="plateau", patience=4, seed=7)
+
+
+def rings(number: int = 64, seed: int = 0) -> Data:
+    x = torch.randn(number, 2, generator=torch.Generator().manual_seed(seed))
+    return Data(x, (x.norm(dim=1) > 1.2).long())
+
+
+def network(**options: Any) -> awn.AdaptiveMLP:
+    made = {"importance": awn.Exponential.for_units(12), "dropout": 0.2, **options}
+    return awn.AdaptiveMLP(2, 2, 2, generator=torch.Generator().manual_seed(1), **made)
+
+
+def train(model: nn.Module, options: FitOptions = LONG, data: Data | None = None, **more: Any) -> History:
+    made = {"loss": awn.likelihood.categorical, "options": options, **more}
+    return fit(model, rings() if data is None else data, rings(seed=1), **made)
+
+
+class Stop(Callback):
+    def on_epoch_end(self, progress: Progress) -> None:
+        if progress.epoch == 5:  # the checkpoint of the fourth epoch is written
+            raise KeyboardInterrupt
+
+
+def stopped(folder: Path, options: FitOptions, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_module, "_SECONDS_BETWEEN_CHECKPOINTS", -1.0)
+    with pytest.raises(KeyboardInterrupt):
+        train(network(), options, folder=folder, callbacks=[Stop()])
+
+
+def test_a_stopped_run_goes_on_bit_for_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In single precision, in which ν has fewer digits in the checkpoint than a Python number has."""
+    options = replace(LONG, by_hand=True)
+    whole, resumed = network(), network()
+    expected = train(whole, options)
+    stopped(tmp_path, options, monkeypatch)
+    history = train(resumed, options, folder=tmp_path, resume=True)
+    assert comparable(history) == comparable(expected)
+    assert all(torch.equal(value, whole.state_dict()[name]) for name, value in resumed.state_dict().items())
+    assert len({tuple(row["widths"].values()) for row in history}) > 2, "no width moved, so the test says little"
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_run_may_go_on_along_the_other_path(first: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = train(network(), replace(LONG, by_hand=first))
+    stopped(tmp_path, replace(LONG, by_hand=first), monkeypatch)
+    history = train(network(), replace(LONG, by_hand=not first), folder=tmp_path, resume=True)
+    assert [row["path"] for row in history] == ["by hand" if first else "autograd"] * 4 + [
+        "autograd" if first else "by hand"
+    ] * (len(history) - 4)
+    assert_close(comparable(history), comparable(expected), 1e-3)
+
+
+def test_both_paths_write_the_same_kind_of_checkpoint(tmp_path: Path) -> None:
+    """Names, shapes and types; the numbers differ by rounding."""
+    layouts = []
+    for by_hand in (True, False):
+        folder = tmp_path / str(by_hand)
+        folder.mkdir()
+        train(network(), replace(LONG, epochs=2, by_hand=by_hand), folder=folder)
+        tensors = load_file(folder / "run.safetensors")
+        layouts.append({name: (tuple(t.shape), t.dtype) for name, t in tensors.items()})
+    assert layouts[0] == layouts[1]
+
+
+def test_after_an_interruption_the_model_is_where_its_training_was() -> None:
+    class Interrupt(Callback):
+        def on_epoch_end(self, progress: Progress) -> None:
+            before.append({name: value.clone() for name, value in progress.model.state_dict().items()})
+
+    before: list[dict[str, Tensor]] = []
+    model, data = network(dropout=0.0), rings()
+    data.x[0] = math.nan  # the batch with this sample ends the run, wherever it is in the first epoch
+    with pytest.raises(NonFiniteError, match="not finite"):
+        train(model, replace(LONG, batch_size=4, by_hand=True), data, callbacks=[Interrupt()])
+    assert not before
+    untrained = network(dropout=0.0)
+    assert all(torch.isfinite(p).all() for p in model.parameters())
+    assert not torch.equal(model.output.bias, untrained.output.bias)
+
+
+# Numbers that are lost, or too small
+
+
+def test_a_lost_number_is_named_by_its_layer_within_the_epoch_and_changes_nothing() -> None:
+    model = network(dropout=0.0)
+    with torch.no_grad():
+        model.hidden[1].bias[0] = math.inf
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    with pytest.raises(NonFiniteError, match=r"at step 1: .* in layer 'hidden.*not finite: hidden.1.bias"):
+        train(model, replace(LONG, by_hand=True))
+    assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
+
+
+def test_a_width_past_all_memory_is_an_error_and_the_model_stays_whole() -> None:
+    model = network()
+    with torch.no_grad():
+        model.hidden[0].width.log_nu.fill_(-35.0)
+    with pytest.raises(ResizeError, match=r"layer 'hidden.0' cannot be resized"):
+        train(model, replace(LONG, by_hand=True))
+    assert awn.widths(model) == {"hidden.0": 12, "hidden.1": 12}
+    model(torch.zeros(3, 2))
+
+
+def test_numbers_too_small_to_matter_are_zero() -> None:
+    """Weights of 1e-40, which an update at a rate of 0 would otherwise leave as they are."""
+    model = network(dropout=0.0)
+    with torch.no_grad():
+        model.hidden[0].weight.fill_(1e-40)
+    optimizer = torch.optim.SGD(awn.param_groups(model, 0.0), momentum=0.9)
+    train(model, replace(LONG, epochs=1, by_hand=True), optimizer=optimizer)
+    assert not model.hidden[0].weight.any()
+
+
+# Private functions of torch, each beside the public way
+
+
+@pytest.mark.parametrize(
+    "module", [*(make() for make in ACTIVATIONS.values()), nn.LeakyReLU(-0.5), nn.ELU(-0.5), nn.GELU("tanh")], ids=repr
+)
+def test_every_activation_has_the_slope_that_autograd_finds(module: nn.Module) -> None:
+    z = torch.randn(7, 5, dtype=torch.float64) * 4
+    d = torch.randn_like(z)
+    activation = activation_by_hand(module)
+    assert activation is not None
+    public = by_autograd(module)
+    found = []
+    for one in (activation, public):
+        before, back = z.clone(), d.clone()
+        h = torch.empty_like(z) if one.keeps_input else before
+        with torch.inference_mode():
+            one.forward(before, h)
+            one.backward(back, before, h)
+        found.append((h, back))
+    assert_close(found[0], found[1], 1e-14)
+    assert_close(found[0][0], module(z), 1e-14)
+
+
+def test_without_the_private_functions_activations_go_the_public_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(*_: Any) -> Any:
+        raise AttributeError
+
+    monkeypatch.setattr(activations, "_private", missing)
+    activation = activation_by_hand(nn.ReLU())
+    assert activation is not None
+    assert activation.keeps_input
+
+
+@pytest.mark.parametrize("decoupled", [False, True])
+@pytest.mark.parametrize("decay", [0.0, 0.1, "by weight"])
+def test_fused_adam_is_adam_in_public_operations(decay: Any, decoupled: bool) -> None:
+    options = {"lr": 0.02, "betas": (0.9, 0.99), "eps": 1e-7, "decoupled_weight_decay": decoupled}
+    found = []
+    for public in (False, True):
+        buffers = Buffers([(5, 9), (2, 5)], lead=1, dtype=torch.float64)
+        generator = torch.Generator().manual_seed(0)
+        each = buffers.spread([(0.1, 0.0), (0.2, 0.3)]) if decay == "by weight" else decay
+        optimizer = FlatAdam(options, count=0)
+        optimizer.attach(buffers, each)
+        buffers.state[WEIGHT] = torch.randn(buffers.state.shape[1], generator=generator, dtype=torch.float64)
+        if public:
+            optimizer.fused = None
+        assert public or optimizer.fused is not None
+        for _ in range(4):
+            buffers.state[GRADIENT] = torch.randn(buffers.state.shape[1], generator=generator, dtype=torch.float64)
+            optimizer.update()
+        found.append(buffers.state[[WEIGHT, FIRST, SECOND]])
+    assert_close(found[0], found[1], 1e-13)
+
+
+# When it is by hand
+
+
+class Subclass(awn.AdaptiveMLP):
+    """A model of one's own."""
+
+
+def hooked() -> awn.AdaptiveMLP:
+    model = network()
+    model.hidden[0].register_forward_hook(lambda *_: None)
+    return model
+
+
+def frozen() -> awn.AdaptiveMLP:
+    model = network()
+    model.output.requires_grad_(False)
+    return model
+
+
+class Look(Callback):
+    def on_step_end(self, progress: Progress, resized: Any) -> None:
+        assert progress.model.output.bias.grad is not None
+
+
+def amsgrad(model: nn.Module) -> Any:
+    return torch.optim.Adam(model.parameters(), amsgrad=True)
+
+
+def uneven(model: Any) -> Any:
+    return torch.optim.SGD([{"params": model.hidden.parameters()}, {"params": model.output.parameters(), "lr": 0.1}])
+
+
+OBSTACLES: dict[str, tuple[dict[str, Any], str]] = {
+    "subclass": ({"model": lambda: Subclass(2, 2)}, "the model is a Subclass"),
+    "plain": ({"model": lambda: nn.Linear(2, 2)}, "the model is a Linear"),
+    "batch norm": ({"model": lambda: network(batch_norm=True)}, "batch norm"),
+    "hooks": ({"model": hooked}, "hooks"),
+    "frozen": ({"model": frozen}, "frozen"),
+    "activation": ({"model": lambda: network(activation=nn.PReLU())}, "PReLU"),
+    "autocast": ({"precision": "bfloat16"}, "autocast"),
+    "callback": ({"callbacks": [Look()]}, "Look.on_step_end"),
+    "loss": ({"loss": lambda z, y, w: nn.functional.cross_entropy(z, y)}, "the loss is none of"),
+    "optimizer": ({"optimizer": lambda model: torch.optim.RMSprop(model.parameters())}, "RMSprop"),
+    "amsgrad": ({"optimizer": amsgrad}, "amsgrad=True"),
+    "rates": ({"optimizer": uneven}, "differ in more than"),
+}
+
+
+@pytest.mark.parametrize("name", OBSTACLES)
+def test_what_cannot_be_by_hand_goes_through_autograd_and_says_why(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    more, why = OBSTACLES[name]
+    more = dict(more)
+    make, make_optimizer = more.pop("model", network), more.pop("optimizer", None)
+    options = replace(LONG, epochs=1, precision=more.pop("precision", "auto"))
+    for by_hand in (None, True):
+        model = make()
+        optimizer = None if make_optimizer is None else make_optimizer(model)
+        with caplog.at_level(logging.INFO, logger="awn.training"):
+            if by_hand is None:
+                assert train(model, options, optimizer=optimizer, **more).path == "autograd"
+                assert why in caplog.text
+            else:
+                with pytest.raises(ArgumentError, match=why):
+                    train(model, replace(options, by_hand=True), optimizer=optimizer, **more)
+
+
+def test_by_hand_is_said_in_the_history_and_the_log(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
+    with caplog.at_level(logging.INFO, logger="awn.training"):
+        history = train(network(), replace(LONG, epochs=2), folder=tmp_path)
+    assert history.path == "by hand"
+    assert [row["path"] for row in History.load(tmp_path / "history.jsonl")] == ["by hand"] * 2
+    assert caplog.messages == ["training by hand"]
+    history = train(network(), replace(LONG, epochs=2, by_hand=False))
+    assert history.path == "autograd"
+
+
+def test_a_family_without_a_slope_goes_through_autograd() -> None:
+    class Plain(awn.Exponential):
+        def slope(self, index: Tensor, value: Tensor, mass: Tensor) -> Any:
+            return None
+
+    assert train(network(importance=Plain.for_units(12)), replace(LONG, epochs=1)).path == "autograd"
+
+
+def test_what_callbacks_change_between_epochs_counts() -> None:
+    """Rates, weights and widths."""
+
+    class Change(Callback):
+        def on_epoch_end(self, progress: Progress) -> None:
+            for group in progress.optimizer.param_groups:
+                group["lr"] *= 0.5
+            awn.advanced.set_units_(progress.model, {"hidden.0": 30 - progress.epoch}, progress.optimizer)
+            with torch.no_grad():
+                progress.model.output.bias += 1
+
+    results = []
+    for by_hand in (True, False):
+        model = network(dtype=torch.float64)
+        data = rings()
+        double = Data(data.x.double(), data.y)
+        options = replace(LONG, epochs=4, schedule="constant", resize_every=3, by_hand=by_hand)
+        history = fit(model, double, loss=awn.likelihood.categorical, options=options, callbacks=[Change()])
+        results.append((comparable(history), dict(model.state_dict())))
+    assert_close(results[0], results[1], 1e-9)

@@ -20,10 +20,15 @@ from awn.core.groups import connect_, find_groups
 from awn.core.importance import Exponential
 from awn.core.resize import resize_
 from awn.core.width import Width
+from awn.loss import likelihood
 from awn.loss.objective import objective
 from awn.loss.param_groups import param_groups
 from awn.loss.prior import Prior
 from awn.nn.mlp import AdaptiveMLP
+from awn.training import Data, FitOptions, fit
+from awn.training.by_hand.epoch import make_network
+from awn.training.by_hand.structure import Structure
+from awn.training.run import Run
 
 # Small enough that no width changes by itself while it is timed.
 _LEARNING_RATE = 1e-6
@@ -94,6 +99,43 @@ def _asks_for(width: Width, units: int) -> float:
     return asked
 
 
+def fixed_steps(model: nn.Module, optimizer: Optimizer, x: Tensor, y: Tensor, *, steps: int) -> Work:
+    """So many steps of plain PyTorch."""
+    step = fixed_step(model, optimizer, x, y)
+    return lambda: [step() for _ in range(steps)]
+
+
+def fit_steps(model: nn.Module, x: Tensor, y: Tensor, *, steps: int, by_hand: bool) -> Work:
+    """So many steps through `awn.training.fit`: an epoch of it, from the start to the end."""
+    data = Data(x.repeat(steps, 1), y.repeat(steps))
+    options = FitOptions(epochs=1, batch_size=len(x), lr=_LEARNING_RATE, patience=None, by_hand=by_hand)
+    return lambda: fit(model, data, loss=likelihood.categorical, options=options)
+
+
+def changing_steps(model: AdaptiveMLP, x: Tensor, y: Tensor, *, steps: int) -> Work:
+    """So many steps by hand, after each of which every width changes."""
+    data = Data(x.repeat(steps, 1), y.repeat(steps))
+    options = FitOptions(batch_size=len(x), lr=_LEARNING_RATE, by_hand=True)
+    run = Run(model, data, options, None, None, prior=Prior(), budget=None)
+    widths = [group.width for group in find_groups(model)]
+    turns = itertools.cycle([[_asks_for(width, width.units - less) for width in widths] for less in (1, 0)])
+    with torch.inference_mode():
+        network = make_network(run, Structure.of(model), likelihood.categorical, Prior(), None)
+        batches = list(network.batches(torch.arange(len(data.y)).split(len(x))))
+
+    @torch.inference_mode()
+    def work() -> None:
+        for batch in batches:
+            before = network.units
+            for nu, asked in zip(network.nus, next(turns), strict=True):
+                nu.log = asked
+            network.step(batch, resize=True)
+            if any(was == now for was, now in zip(before, network.units, strict=True)):
+                raise AssertionError("the widths did not do what is to be measured")
+
+    return work
+
+
 def _loss(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
     return F.cross_entropy(model(x).flatten(0, -2), y.flatten())
 
@@ -106,7 +148,7 @@ def mlp(sizes: Sequence[int], activation: type[nn.Module] = nn.ReLU) -> nn.Modul
     return nn.Sequential(*layers[:-1])
 
 
-def adaptive_mlp(sizes: Sequence[int]) -> nn.Module:
+def adaptive_mlp(sizes: Sequence[int]) -> AdaptiveMLP:
     """The same with learned widths, with the defaults of awn."""
     families = [Exponential.for_units(units) for units in sizes[1:-1]]
     return AdaptiveMLP(sizes[0], sizes[-1], hidden_layers=len(families), importance=families)
@@ -182,6 +224,16 @@ PAIRS = [
     ),
     NetworkPair("ResNet-20, 32×32, batch 32", resnet, adaptive_resnet, (32, 3, 32, 32), 10),
 ]
+
+# What `awn.training.fit` trains by hand: sizes and batch.
+BY_HAND_PAIRS = [
+    ((2, 231, 2), 128),
+    ((48, 231, 231, 2), 128),
+    ((30, 64, 64, 2), 32),
+    ((2, 231, 231, 231, 231, 2), 128),
+    ((512, 1024, 512), 128),
+]
+QUICK_BY_HAND_PAIRS = [((2, 9, 2), 4)]
 
 QUICK_PAIRS = [
     _mlp_pair((2, 9, 2), 4),

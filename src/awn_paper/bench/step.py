@@ -6,8 +6,24 @@ import os
 import statistics
 from typing import Any
 
-from awn.basics.timing import in_turns, middle_half, ratio, threads
-from awn_paper.bench.pairs import PAIRS, QUICK_PAIRS, adam, adaptive_step, fixed_step
+import torch
+
+from awn.basics.timing import Work, in_turns, middle_half, ratio, threads
+from awn.training.denormals import flush_denormals
+from awn_paper.bench.pairs import (
+    BY_HAND_PAIRS,
+    PAIRS,
+    QUICK_BY_HAND_PAIRS,
+    QUICK_PAIRS,
+    adam,
+    adaptive_mlp,
+    adaptive_step,
+    changing_steps,
+    fit_steps,
+    fixed_step,
+    fixed_steps,
+    mlp,
+)
 
 TITLE = "A training step, adaptive / fixed"
 THREADS = "as the rows say"
@@ -42,4 +58,43 @@ def run(*, quick: bool = False) -> list[dict[str, Any]]:
                     row[name] = ratio(seconds[name], plain)
                     row[f"{name}, middle half"] = middle_half(seconds[name], plain)
                 rows.append(row)
+    return rows + by_hand_rows(quick=quick)
+
+
+def by_hand_rows(*, quick: bool = False) -> list[dict[str, Any]]:
+    """A row for each network that `fit` trains by hand, on one thread.
+
+    `by hand`: a step through `fit`, its start and end included. `by autograd`: the same with `by_hand=False`.
+    `by hand, changing`: every width changes at every step, inside its capacity.
+    """
+    rows = []
+    for sizes, batch in QUICK_BY_HAND_PAIRS if quick else BY_HAND_PAIRS:
+        with threads(1), flush_denormals():
+            torch.manual_seed(0)
+            x, y = torch.randn(batch, sizes[0]), torch.randint(sizes[-1], (batch,))
+            fixed, again = mlp(sizes), mlp(sizes)
+            hand, autograd, changing = (adaptive_mlp(sizes) for _ in range(3))
+            steps = 3 if quick else _steps_for(fixed_step(fixed, adam(fixed), x, y))
+            works = {
+                "fixed": fixed_steps(fixed, adam(fixed), x, y, steps=steps),
+                "fixed again": fixed_steps(again, adam(again), x, y, steps=steps),
+                "by hand": fit_steps(hand, x, y, steps=steps, by_hand=True),
+                "by autograd": fit_steps(autograd, x, y, steps=steps, by_hand=False),
+                "by hand, changing": changing_steps(changing, x, y, steps=steps),
+            }
+            seconds = in_turns(works, repetitions=2 if quick else 15, burst=0.001)
+        plain = seconds["fixed"]
+        name = f"{'→'.join(map(str, sizes))}, batch {batch}, through fit"
+        row = {"network": name, "threads": 1, "fixed, ms": round(1e3 * statistics.median(plain) / steps, 3)}
+        row["fixed again"] = ratio(seconds["fixed again"], plain)
+        for kind in ("by hand", "by autograd", "by hand, changing"):
+            row[kind] = ratio(seconds[kind], plain)
+            row[f"{kind}, middle half"] = middle_half(seconds[kind], plain)
+        rows.append(row)
     return rows
+
+
+def _steps_for(step: Work) -> int:
+    """How many steps make an epoch that is long beside its start, and short beside the noise of the machine."""
+    seconds = statistics.median(in_turns({"step": step}, repetitions=3, burst=0.01)["step"])
+    return min(500, max(100, round(0.3 / seconds)))

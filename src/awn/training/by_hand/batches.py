@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,8 +15,7 @@ from awn.training.data import Data
 _NUMBERS_AT_ONCE = 2**18
 
 
-@dataclass(frozen=True)
-class Batch:
+class Batch(NamedTuple):
     """A batch with the samples along the last dimension."""
 
     #: Inputs below a row of ones, [lead + inputs, samples], and their transpose.

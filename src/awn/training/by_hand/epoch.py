@@ -42,7 +42,7 @@ def train_epoch(run: Run, loss: Loss, prior: Prior, budget: Budget | None) -> li
     catch_up_(model, structure.groups, [run.optimizer])
     data_terms, lost = [], None
     with torch.inference_mode():
-        network = _network(run, structure, loss, prior, budget)
+        network = make_network(run, structure, loss, prior, budget)
     try:
         # What is not finite is found by `LostNumber`.
         with torch.inference_mode(), np.errstate(all="ignore"):
@@ -58,7 +58,8 @@ def train_epoch(run: Run, loss: Loss, prior: Prior, budget: Budget | None) -> li
     return data_terms
 
 
-def _network(run: Run, structure: Structure, loss: Loss, prior: Prior, budget: Budget | None) -> Network:
+def make_network(run: Run, structure: Structure, loss: Loss, prior: Prior, budget: Budget | None) -> Network:
+    """The network that trains a model by hand, as the options, the optimizer and the epoch of a run have it."""
     model, samples = structure.model, len(run.train.y)
     by_optimizer = is_left_to_optimizer(prior, structure.groups, samples)
     factors = {} if by_optimizer else prior.weight_factors(model, structure.groups, samples)

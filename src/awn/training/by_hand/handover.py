@@ -36,14 +36,16 @@ def read_nu(log_nu: Tensor, optimizer: Optimizer, names: Sequence[str]) -> Nu:
     return Nu(log_nu.item(), 0.0, moments, updates_so_far(optimizer, log_nu), options)
 
 
-def take_(structure: Structure, optimizer: Optimizer, buffers: Buffers, names: Sequence[str]) -> None:
-    """Copy weights and moments into the buffers."""
-    for parameter, parts in _places(structure, buffers):
-        parts[WEIGHT].copy_(parameter)
+def take_(
+    structure: Structure, optimizer: Optimizer, buffers: Buffers, names: Sequence[str], units: Sequence[int]
+) -> None:
+    """Copy the active units' weights and moments into the buffers."""
+    for parameter, active, parts in _places(structure, buffers, units):
+        parts[WEIGHT].copy_(parameter[active])
         state = optimizer.state.get(parameter, {})
         for row, name in enumerate(names, start=FIRST):
             if state.get(name) is not None:
-                parts[row].copy_(state[name])
+                parts[row].copy_(state[name][active])
 
 
 @torch.no_grad()
@@ -67,36 +69,48 @@ def give_back_(
         generator=generator_apart(structure.model),  # what is drawn is overwritten
     )
     options = options_by_parameter(optimizer)
-    for parameter, parts in _places(structure, buffers):
-        parameter.copy_(parts[WEIGHT])
-        _set_gradient(parameter, parts[GRADIENT])
+    for parameter, active, parts in _places(structure, buffers, units):
+        parameter[active].copy_(parts[WEIGHT])
+        _gradient(parameter)[active].copy_(parts[GRADIENT])
         if count:
-            _set_state(optimizer, parameter, options[parameter], names, list(parts[FIRST:]), count)
+            _set_state(optimizer, parameter, active, options[parameter], names, list(parts[FIRST:]), count)
     for group, nu in zip(structure.groups, nus, strict=True):
         log_nu = group.width.log_nu
         log_nu.fill_(nu.log)
-        _set_gradient(log_nu, _exact(nu.slope))
+        _gradient(log_nu).fill_(nu.slope)
         if nu.count:
-            _set_state(optimizer, log_nu, options[log_nu], names, list(map(_exact, nu.moments)), nu.count)
+            moments = [torch.tensor(moment, dtype=torch.float64) for moment in nu.moments]
+            _set_state(optimizer, log_nu, ..., options[log_nu], names, moments, nu.count)
 
 
-def _places(structure: Structure, buffers: Buffers) -> Iterator[tuple[Tensor, Tensor]]:
-    """Every weight and bias with its part of the buffers, [4, …]."""
-    for layer, block in zip(structure.layers, buffers.blocks, strict=True):
+def _places(
+    structure: Structure, buffers: Buffers, units: Sequence[int]
+) -> Iterator[tuple[Tensor, tuple[slice, ...], Tensor]]:
+    """Every weight and bias, the index of its active units, and their part of the buffers, [4, …]."""
+    sizes = structure.sizes(units)
+    for layer, block, (outputs, inputs) in zip(structure.layers, buffers.blocks, sizes, strict=True):
         weight, bias = layer.parameters()
-        yield weight, block[:, :, structure.lead :]
+        rows, columns = slice(outputs), slice(inputs)
+        yield weight, (rows, columns), block[:, rows, structure.lead : structure.lead + inputs]
         if bias is not None:
-            yield bias, block[:, :, 0]
+            yield bias, (rows,), block[:, rows, 0]
 
 
-def _set_gradient(parameter: Tensor, gradient: Tensor) -> None:
+def _gradient(parameter: Tensor) -> Tensor:
+    """Where the gradient of a parameter is kept; that of inert units is zero."""
     if parameter.grad is None:
-        parameter.grad = torch.empty_like(parameter)
-    parameter.grad.copy_(gradient)
+        parameter.grad = torch.zeros_like(parameter)
+    return parameter.grad
 
 
 def _set_state(
-    optimizer: Optimizer, parameter: Tensor, options: Any, names: Sequence[str], moments: Sequence[Tensor], count: int
+    optimizer: Optimizer,
+    parameter: Tensor,
+    active: Any,
+    options: Any,
+    names: Sequence[str],
+    moments: Sequence[Tensor],
+    count: int,
 ) -> None:
     """Write what torch's optimizer would hold after `count` updates."""
     if options.get("momentum") == 0:  # SGD without momentum keeps nothing
@@ -111,8 +125,4 @@ def _set_state(
     for name, moment in zip(names, moments, strict=False):
         if state.get(name) is None:
             state[name] = torch.zeros_like(parameter, memory_format=torch.preserve_format)
-        state[name].copy_(moment)
-
-
-def _exact(number: float) -> Tensor:
-    return torch.tensor(number, dtype=torch.float64)
+        state[name][active].copy_(moment)

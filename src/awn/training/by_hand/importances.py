@@ -20,9 +20,9 @@ from awn.core.width import Width
 class Importances(ABC):
     """The importances `f` of hidden layers, whose widths may be one and the same, and their gradients `df`."""
 
-    def __init__(self, widths: Sequence[Width], capacities: Sequence[int], lead: int, dtype: torch.dtype) -> None:
+    def __init__(self, widths: Sequence[Width], slots: Sequence[int], lead: int, dtype: torch.dtype) -> None:
         self.widths = widths
-        most = max(capacities)
+        most = max(slots)
         self.f = torch.zeros(len(widths), lead + most, dtype=dtype)
         self.f[:, :lead] = 1
         self.df = torch.zeros_like(self.f)
@@ -48,8 +48,8 @@ class ExponentialImportances(Importances):
     Then dL/dlog ν = ν (c Σ q_j − Σ j q_j), where q_j = f_j dL/df_j, and c = 1/(e^ν − 1) or 0.
     """
 
-    def __init__(self, widths: Sequence[Width], capacities: Sequence[int], lead: int, dtype: torch.dtype) -> None:
-        super().__init__(widths, capacities, lead, dtype)
+    def __init__(self, widths: Sequence[Width], slots: Sequence[int], lead: int, dtype: torch.dtype) -> None:
+        super().__init__(widths, slots, lead, dtype)
         self._f, self._df, self._count = self._units_f.numpy(), self._units_df.numpy(), self._numbers.numpy()
         self._index = np.full_like(self._f, np.inf)  # of an inert slot, so that f = 0
         self._sums = np.stack([np.ones_like(self._count), self._count], 1)  # for Σ q and Σ j q
@@ -86,8 +86,8 @@ class ExponentialImportances(Importances):
 class FamilyImportances(Importances):
     """Of any families that state their slope."""
 
-    def __init__(self, widths: Sequence[Width], capacities: Sequence[int], lead: int, dtype: torch.dtype) -> None:
-        super().__init__(widths, capacities, lead, dtype)
+    def __init__(self, widths: Sequence[Width], slots: Sequence[int], lead: int, dtype: torch.dtype) -> None:
+        super().__init__(widths, slots, lead, dtype)
         self._active = torch.zeros_like(self._units_f)
         self._slope = torch.zeros_like(self._units_f)
 
@@ -114,7 +114,7 @@ class FamilyImportances(Importances):
 
 
 def make_importances(
-    widths: Sequence[Width], units: Sequence[int], capacities: Sequence[int], lead: int, dtype: torch.dtype
+    widths: Sequence[Width], units: Sequence[int], slots: Sequence[int], lead: int, dtype: torch.dtype
 ) -> Importances:
     """The importances of hidden layers with these widths.
 
@@ -124,7 +124,7 @@ def make_importances(
     tensor([[1.0000, 1.0000, 0.3679, 0.0000, 0.0000]])
     """
     closed = all(type(width.family) is Exponential for width in widths)
-    made = (ExponentialImportances if closed else FamilyImportances)(widths, capacities, lead, dtype)
+    made = (ExponentialImportances if closed else FamilyImportances)(widths, slots, lead, dtype)
     for layer, number in enumerate(units):
         made.set_units(layer, number)
     return made

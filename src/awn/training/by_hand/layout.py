@@ -15,6 +15,9 @@ reads a row of ones that the activations begin with. So one product computes a l
 
 Inert slots hold zeros in all four rows of `state`, and so does the padding between rows: the optimizer's update of the
 whole buffer leaves them at zero. Without biases, the column and the row of ones are missing (`lead` is 0, not 1).
+
+Units have slots: so many that their number, with the ones, is a multiple of 8. Products of such sizes are up to 30 %
+faster than those of one more. Slots have nothing to do with the model's own capacity.
 """
 
 from __future__ import annotations
@@ -30,25 +33,39 @@ Array = np.ndarray[Any, Any]
 WEIGHT, GRADIENT, FIRST, SECOND = range(4)
 # Rows start at multiples of so many numbers: a processor reads aligned rows faster.
 _ALIGNMENT = 16
+# Slots and ones together are a multiple of this.
+_SLOTS = 8
 #: Fewer inputs than this are few: products that write rows that short are slow, so such matrices are transposed.
 FEW_INPUTS = 8
 
 
-class Buffers:
-    """The flat buffers of layers of some shapes, [outputs, lead + inputs] each.
+def slots_for(units: int, lead: int, present: int = 0) -> int:
+    """The slots to have for a number of units: the present ones, unless they are too few or many too many.
 
-    >>> buffers = Buffers([(231, 3), (2, 232)], torch.float32)
+    >>> slots_for(231, lead=1), slots_for(232, lead=1), slots_for(231, lead=1, present=239)
+    (231, 239, 239)
+    """
+    fitting = -(-(units + lead) // _SLOTS) * _SLOTS - lead
+    return present if fitting <= present <= fitting + 2 * _SLOTS else fitting
+
+
+class Buffers:
+    """The flat buffers of layers with these numbers of outputs and inputs.
+
+    >>> buffers = Buffers([(231, 2), (2, 231)], lead=1, dtype=torch.float32)
     >>> [tuple(block.shape) for block in buffers.blocks]
     [(4, 231, 3), (4, 2, 232)]
     """
 
-    def __init__(self, shapes: Sequence[tuple[int, int]], dtype: torch.dtype) -> None:
+    def __init__(self, sizes: Sequence[tuple[int, int]], lead: int, dtype: torch.dtype) -> None:
+        self.sizes, self.lead = sizes, lead
+        shapes = [(outputs, lead + inputs) for outputs, inputs in sizes]
         strides = [_aligned(outputs if inputs < FEW_INPUTS else inputs) for outputs, inputs in shapes]
         rows = [inputs if inputs < FEW_INPUTS else outputs for outputs, inputs in shapes]
-        sizes = [count * stride for count, stride in zip(rows, strides, strict=True)]
-        self.state = torch.zeros(4, sum(sizes), dtype=dtype)
+        lengths = [count * stride for count, stride in zip(rows, strides, strict=True)]
+        self.state = torch.zeros(4, sum(lengths), dtype=dtype)
         self.blocks: list[Tensor] = []
-        for part, stride, (outputs, inputs) in zip(self.state.split(sizes, 1), strides, shapes, strict=True):
+        for part, stride, (outputs, inputs) in zip(self.state.split(lengths, 1), strides, shapes, strict=True):
             matrix = part.unflatten(1, (-1, stride))
             few = inputs < FEW_INPUTS
             self.blocks.append(matrix[:, :, :outputs].transpose(1, 2) if few else matrix[:, :, :inputs])
@@ -61,16 +78,16 @@ class Buffers:
             outputs, inputs = min(new.shape[1], old.shape[1]), min(new.shape[2], old.shape[2])
             new[:, :outputs, :inputs] = old[:, :outputs, :inputs]
 
-    def spread(self, numbers: Sequence[tuple[float, float]], lead: int) -> float | Tensor:
+    def spread(self, numbers: Sequence[tuple[float, float]]) -> float | Tensor:
         """A number for the weights and one for the biases of every layer, as a row of `state`; one number if all agree.
 
-        >>> Buffers([(2, 8)], torch.float32).spread([(0.5, 0.5)], lead=1)
+        >>> Buffers([(2, 8)], lead=1, dtype=torch.float32).spread([(0.5, 0.5)])
         0.5
         """
-        distinct = {number for weight, bias in numbers for number in ((weight, bias) if lead else (weight,))}
+        distinct = {number for weight, bias in numbers for number in ((weight, bias) if self.lead else (weight,))}
         if len(distinct) == 1:
             return distinct.pop()
-        like = Buffers([(block.shape[1], block.shape[2]) for block in self.blocks], self.state.dtype)
+        like, lead = Buffers(self.sizes, self.lead, self.state.dtype), self.lead
         for block, (weight, bias) in zip(like.blocks, numbers, strict=True):
             block[WEIGHT, :, lead:] = weight
             block[WEIGHT, :, :lead] = bias

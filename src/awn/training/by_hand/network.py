@@ -21,7 +21,7 @@ from awn.training.by_hand.batches import Batch, batches
 from awn.training.by_hand.growth import draw_new_units_
 from awn.training.by_hand.handover import give_back_, read_nu, take_
 from awn.training.by_hand.importances import Importances, make_importances
-from awn.training.by_hand.layout import GRADIENT, WEIGHT, Buffers
+from awn.training.by_hand.layout import GRADIENT, WEIGHT, Buffers, slots_for
 from awn.training.by_hand.likelihoods import MakeTerm
 from awn.training.by_hand.optimizers import FlatOptimizer, decays, options_by_parameter, updates_so_far, weights_of
 from awn.training.by_hand.passes import Between, Passes
@@ -71,8 +71,9 @@ class Network:
         self.optimizer = make_optimizer(options[weights[0]], updates_so_far(optimizer, weights[0]))
         self.nus = [read_nu(width.log_nu, optimizer, self.optimizer.names) for width in widths]
         self.passes: Passes | None = None
-        self._use(Buffers(structure.shapes(self.capacities), self.dtype), self._importances(self.units))
-        take_(structure, optimizer, self.buffers, self.optimizer.names)
+        self.slots = [slots_for(units, structure.lead) for units in self.units]
+        self._use(Buffers(structure.sizes(self.slots), structure.lead, self.dtype), self._importances(self.units))
+        take_(structure, optimizer, self.buffers, self.optimizer.names, self.units)
         self.importances.update(self._log_nus())
 
     # A step
@@ -105,7 +106,8 @@ class Network:
         return loss
 
     def _make_passes(self, samples: int) -> None:
-        self.passes = Passes(self.buffers, self.importances, self.recipe.between, samples, self.structure.lead)
+        capacities = [self.capacities[maker] for maker in self.makers]
+        self.passes = Passes(self.buffers, self.importances, self.recipe.between, capacities, samples)
         self.term = self.recipe.make_term(self.structure.layers[-1].linear.out_features, samples, self.dtype)
 
     def _collect_slopes(self) -> None:
@@ -172,30 +174,34 @@ class Network:
 
     def _resize(self, wanted: list[int]) -> None:
         before, old = self.units, self.buffers
-        capacities = [
+        slots = [slots_for(units, self.structure.lead, kept) for units, kept in zip(wanted, self.slots, strict=True)]
+        fresh = None if slots == self.slots else self._allocate(slots, wanted)
+        self._clear(before, wanted)
+        self.units, self.slots = wanted, slots
+        # What the model's tensors would have room for by now, if it had followed every change.
+        before_capacities = self.capacities
+        self.capacities = [
             kept if width.fits(units, kept) else width.capacity_for(units)
             for width, kept, units in zip(self.widths, self.capacities, wanted, strict=True)
         ]
-        fresh = None if capacities == self.capacities else self._allocate(capacities, wanted)
-        self._clear(before, wanted)
-        self.units, self.capacities = wanted, capacities
         if fresh is not None:
             fresh.copy_(old)
             self._use(fresh, self._importances(wanted))
-            self.passes = None
         else:
             for layer, maker in enumerate(self.makers):
                 if before[maker] != wanted[maker]:
                     self.importances.set_units(layer, wanted[maker])
+        if fresh is not None or (self.recipe.between.dropout and self.capacities != before_capacities):
+            self.passes = None  # its views are of what was
         self.importances.update(self._log_nus())
         draw_new_units_(self.structure, self.buffers, self.importances, before, wanted)
 
-    def _allocate(self, capacities: list[int], wanted: list[int]) -> Buffers:
+    def _allocate(self, slots: list[int], wanted: list[int]) -> Buffers:
         try:
-            return Buffers(self.structure.shapes(capacities), self.dtype)
+            return Buffers(self.structure.sizes(slots), self.structure.lead, self.dtype)
         except (RuntimeError, MemoryError, TypeError) as error:
             names = [group.name for group in self.structure.groups]
-            moves = map(Move, self.units, wanted, capacities)
+            moves = map(Move, self.units, wanted, slots)
             raise too_wide(dict(zip(names, moves, strict=True)), error) from error
 
     def _clear(self, before: list[int], wanted: list[int]) -> None:
@@ -208,15 +214,15 @@ class Network:
                 block[:, :, lead + wanted[layer.reads] : lead + before[layer.reads]] = 0
 
     def _use(self, buffers: Buffers, importances: Importances) -> None:
-        self.buffers, self.importances, lead = buffers, importances, self.structure.lead
-        self.optimizer.attach(buffers, buffers.spread(decays(self.torch_optimizer, self.structure), lead))
-        self.factors = buffers.spread(self.recipe.factors, lead)
+        self.buffers, self.importances = buffers, importances
+        self.optimizer.attach(buffers, buffers.spread(decays(self.torch_optimizer, self.structure)))
+        self.factors = buffers.spread(self.recipe.factors)
         self.has_prior = isinstance(self.factors, Tensor) or self.factors != 0
 
     def _importances(self, units: list[int]) -> Importances:
         widths = [self.structure.groups[maker].width for maker in self.makers]
         active = [units[maker] for maker in self.makers]
-        slots = [self.capacities[maker] for maker in self.makers]
+        slots = [self.slots[maker] for maker in self.makers]
         return make_importances(widths, active, slots, self.structure.lead, self.dtype)
 
     def _log_nus(self) -> list[float]:

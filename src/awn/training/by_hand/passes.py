@@ -7,7 +7,9 @@ batch has samples.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +18,10 @@ from torch import Tensor
 
 from awn.training.by_hand.activations import Activation
 from awn.training.by_hand.importances import Importances
-from awn.training.by_hand.layout import GRADIENT, WEIGHT, Buffers
+from awn.training.by_hand.layout import GRADIENT, WEIGHT, Array, Buffers
+
+# The dot product of each two rows: faster than torch.linalg.vecdot on one thread. NumPy 1 has no vecdot.
+dot_rows: Any = getattr(np, "vecdot", partial(np.einsum, "ij,ij->i"))
 
 
 @dataclass(frozen=True)
@@ -37,6 +42,7 @@ class HiddenUnits:
     def __init__(
         self,
         slots: int,
+        capacity: int,
         samples: int,
         lead: int,
         between: Between,
@@ -49,7 +55,7 @@ class HiddenUnits:
 
         self.activation, self.keep = between.activation, 1 - between.dropout
         #: The importances, as a column, if the gate is here; `df` takes their gradient.
-        self.column, self.df = column, df
+        self.column, self.df = column, df.numpy()
         #: The gradient that arrives from the layer above: at the row of ones too, where nobody wants it.
         self.whole, self.d = whole, whole[lead:]
         self.read = torch.ones(lead + slots, samples, dtype=whole.dtype)
@@ -59,16 +65,18 @@ class HiddenUnits:
         self.m = self.g if column is None else scratch()
         self.h = scratch() if has_dropout else self.m
         self.z = scratch() if self.activation.keeps_input else self.h
+        self.arrays = self.d.numpy(), self.m.numpy()
         self.mask = scratch() if has_dropout else None
-        self.noise = torch.empty(samples, slots, dtype=whole.dtype) if has_dropout else None
+        self.noise = torch.empty(samples, capacity, dtype=whole.dtype) if has_dropout else None
+        #: The mask of the slots that the model has too; others are inert.
+        self.drawn = torch.empty(0) if self.mask is None else self.mask.zero_()[:capacity]
 
     def forward(self) -> Tensor:
         """What the next layer reads, given z."""
         self.activation.forward(self.z, self.h)
         if self.mask is not None and self.noise is not None:
-            # In the layout and by the call that nn.Dropout uses, so that both paths draw the same numbers.
-            self.noise.bernoulli_(self.keep)
-            torch.mul(self.noise.t(), 1 / self.keep, out=self.mask)
+            # In the shape and by the call that nn.Dropout uses, so that both paths draw the same numbers.
+            torch.mul(self.noise.bernoulli_(self.keep).t()[: len(self.drawn)], 1 / self.keep, out=self.drawn)
             torch.mul(self.h, self.mask, out=self.m)
         if self.column is not None:
             torch.mul(self.m, self.column, out=self.g)
@@ -78,7 +86,7 @@ class HiddenUnits:
         """dL/dz in place of dL/dg, and the gradient of the importances if the gate is here."""
         d = self.d
         if self.column is not None:
-            torch.linalg.vecdot(d, self.m, out=self.df)
+            dot_rows(*self.arrays, out=self.df)
             torch.mul(d, self.column, out=d)
         if self.mask is not None:
             torch.mul(d, self.mask, out=d)
@@ -93,8 +101,8 @@ class Weights:
         self.weight, self.gradient = block[WEIGHT], block[GRADIENT]
         #: The importances, as a row, if the gate is here; `df` takes their gradient.
         # A gated weight is small, so NumPy gates it.
-        self.row: Any = None if row is None else row.numpy()
-        self.df: Any = None if df is None else df.numpy()
+        self.row: Array | None = None if row is None else row.numpy()
+        self.df: Array | None = None if df is None else df.numpy()
         self.used = self.weight if row is None else torch.empty_like(self.weight)
         self.used_t = self.used.t()
         self.arrays = self.weight.numpy(), self.gradient.numpy(), self.used.numpy()
@@ -117,10 +125,20 @@ class Weights:
 
 
 class Passes:
-    """Forward and backward through all layers, for batches of `samples` samples."""
+    """Forward and backward through all layers, for batches of `samples` samples.
 
-    def __init__(self, buffers: Buffers, importances: Importances, between: Between, samples: int, lead: int) -> None:
-        self.samples = samples
+    `capacities`: those of the model's hidden layers, for which dropout draws.
+    """
+
+    def __init__(
+        self,
+        buffers: Buffers,
+        importances: Importances,
+        between: Between,
+        capacities: Sequence[int],
+        samples: int,
+    ) -> None:
+        self.samples, lead = samples, buffers.lead
         blocks, f, df = buffers.blocks, importances.f, importances.df
         most, dtype = max(block.shape[1] for block in blocks), buffers.state.dtype
         # The gradients of two neighbouring layers are alive at a time.
@@ -137,7 +155,9 @@ class Passes:
             units = slice(lead, lead + slots)
             column = f[number, units, None] if above.shape[1] >= samples else None
             whole = gradients[number % 2, : lead + slots]
-            self.hidden.append(HiddenUnits(slots, samples, lead, between, column, df[number, units], whole))
+            self.hidden.append(
+                HiddenUnits(slots, capacities[number], samples, lead, between, column, df[number, units], whole)
+            )
         self.z = torch.empty(blocks[-1].shape[1], samples, dtype=dtype)
         self.downwards = list(zip(self.weights[1:], self.hidden, strict=True))[::-1]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from torch import nn
@@ -57,12 +58,12 @@ class Structure:
         layers = [Layer(one, reads.get(one), makes.get(one), one in rows_first) for one in linears]
         return cls(model, groups, tuple(layers), 1 if model.options["bias"] else 0)
 
-    def shapes(self, capacities: list[int]) -> list[tuple[int, int]]:
-        """[outputs, lead + inputs] of every layer at the capacities of the widths."""
+    def sizes(self, units: Sequence[int]) -> list[tuple[int, int]]:
+        """Outputs and inputs of every layer, at numbers of units (or slots for them) of the widths."""
         return [
             (
-                layer.linear.out_features if layer.makes is None else capacities[layer.makes],
-                self.lead + (layer.linear.in_features if layer.reads is None else capacities[layer.reads]),
+                layer.linear.out_features if layer.makes is None else units[layer.makes],
+                layer.linear.in_features if layer.reads is None else units[layer.reads],
             )
             for layer in self.layers
         ]
