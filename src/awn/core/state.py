@@ -58,7 +58,19 @@ def take_widths_(model: nn.Module, state: Mapping[str, Any], optimizer: Optimize
 
 
 def follow_state_dicts_(model: nn.Module) -> None:
-    """Make `model.load_state_dict` bring the model to the widths of the state dict."""
+    """Make `model.load_state_dict` bring the model to the widths of the state dict.
+
+    `adapt_` and `AdaptiveMLP` call it. Models that use `connect_` directly must call it once.
+
+    >>> import awn
+    >>> wide, narrow = (
+    ...     nn.Sequential(awn.AdaptiveMLP(2, 2, importance=awn.Exponential.for_units(units))) for units in (30, 8)
+    ... )
+    >>> follow_state_dicts_(narrow)
+    >>> _ = narrow.load_state_dict(wide.state_dict())
+    >>> awn.widths(narrow)
+    {'0.hidden.0': 30}
+    """
     model.register_load_state_dict_pre_hook(_take_widths_on_load)
 
 

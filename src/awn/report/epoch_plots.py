@@ -1,4 +1,4 @@
-"""The plots over epochs: widths, score, loss."""
+"""Plots over epochs: widths, score, loss."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ LOSS_TERMS = {
 
 
 def best_row(history: Sequence[Row]) -> int | None:
-    """The place of the best epoch, if any is marked."""
+    """The index of the best epoch, if one is marked."""
     return max((place for place, row in enumerate(history) if row.get("best")), default=None)
 
 
 def drawn_rows(history: Sequence[Row]) -> list[Row]:
-    """The epochs that are drawn: all, or evenly spaced ones and the best."""
+    """The epochs to draw: all, or evenly spaced ones and the best."""
     best = best_row(history)
     return [history[place] for place in thin(len(history), MOST_POINTS, () if best is None else (best,))]
 
@@ -36,7 +36,7 @@ def layer_names(history: Sequence[Row]) -> list[str]:
 
 
 def widths_plot(history: Sequence[Row]) -> Figure:
-    """The width of every layer over the epochs: a line each, or a band and its middle if they are many."""
+    """The width of every layer over the epochs: one line per layer, or a band and its middle for many layers."""
     rows = drawn_rows(history)
     epochs = [row["epoch"] for row in rows]
     names = layer_names(rows)
@@ -57,7 +57,7 @@ def widths_plot(history: Sequence[Row]) -> Figure:
 
 
 def score_plot(data: ReportData) -> Figure:
-    """The score over the epochs, on rows that are not trained on and on those that are."""
+    """The score over the epochs, on the validation and the training set."""
     rows = drawn_rows(data.history)
     epochs = [row["epoch"] for row in rows]
     traces = [
