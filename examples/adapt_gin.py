@@ -14,7 +14,7 @@ from training import compare, options_of
 
 
 class GIN(nn.Module):
-    """It is given numbers of graphs, and gathers those."""
+    """The input is the indices of the graphs in the batch."""
 
     def __init__(self, graphs: Graphs, features: int, classes: int, units: int = 64, state: int = 32) -> None:
         super().__init__()

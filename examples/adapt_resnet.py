@@ -2,7 +2,7 @@
 
     AWN_DATA=folder python examples/adapt_resnet.py [--steps 300] [--results results/adapt/adapt_resnet.json]
 
-Channels inside a block have a width of their own; those that residual connections add have one together.
+Channels inside a block have their own width. Channels that residual connections add share one width.
 """
 
 from __future__ import annotations

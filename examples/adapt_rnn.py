@@ -1,8 +1,8 @@
-"""The paper's recurrent network on permuted MNIST: two perceptrons of learned width make each new state.
+"""The paper's recurrent network on permuted MNIST: two adaptive perceptrons compute each new state.
 
     AWN_DATA=folder python examples/adapt_rnn.py [--steps 500] [--results results/adapt/adapt_rnn.json]
 
-Each image, its pixels in one random order, is read as 28 steps of 28 pixels, so that the example takes minutes.
+Each image, with its pixels in one random order, is read as 28 steps of 28 pixels, so the example takes minutes.
 """
 
 from __future__ import annotations

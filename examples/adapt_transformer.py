@@ -2,7 +2,7 @@
 
     AWN_DATA=folder python examples/adapt_transformer.py [--steps 400] [--results results/adapt/adapt_transformer.json]
 
-It reads bytes; the score is the loss on sentences it has not seen, in nats a byte: lower is better.
+The tokens are bytes. The score is the validation loss in nats per byte; lower is better.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def next_byte(model: nn.Module, batch: Data) -> Tensor:
 
 
 def windows(part: str) -> Data:
-    """The text in pieces of equal length, each with itself one byte later as the target."""
+    """The text in windows of equal length; the target of each is the window one byte later."""
     text = Source(f"multi30k/{part}.en.gz", "https://github.com/multi30k/dataset (data/task1/raw)").read()
     whole = torch.frombuffer(bytearray(text), dtype=torch.uint8).long()
     pieces = (len(whole) - 1) // LENGTH

@@ -1,9 +1,9 @@
-"""Compress a trained network: convert it without changing what it computes, then fine-tune it to a budget.
+"""Compress a trained network: convert it without changing its outputs, then fine-tune it with a budget.
 
     AWN_DATA=folder python examples/compress_trained.py [--steps 1000] [--results results/adapt/compress_trained.json]
 
-Compared with the same network cut to the same number of units by the size of its weights, at once, and after as
-many steps of fine-tuning.
+The comparison is the same network, pruned to the same number of units by the magnitude of its weights, before and after
+as many steps of fine-tuning.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def linear_layers(model: nn.Module) -> list[nn.Linear]:
 
 
 def cut_by_magnitude(trained: nn.Module, units: int) -> nn.Module:
-    """The units with the largest weights, in and out, of a plain network."""
+    """Keep the units of a plain network whose incoming and outgoing weights are largest."""
     first, last = linear_layers(trained)
     best = (first.weight.norm(dim=1) * last.weight.norm(dim=0)).argsort(descending=True)[:units]
     small = network(units)
@@ -55,7 +55,7 @@ def main() -> None:
     awn.adapt_(adaptive, preserve=True)
     rows = [("trained, fixed", UNITS, accuracy(trained, test)), ("converted", UNITS, accuracy(adaptive, test))]
     budget = awn.Budget(max_units=KEPT)
-    # Ten times the learning rate for ν, so that the network is small soon and has time to learn at that size.
+    # Ten times the learning rate for ν, so that the network shrinks early and has time to train at its final size.
     train(adaptive, learn, steps=options.steps, seed=1, width_lr=1e-2, budget=budget, title="fine-tuned to a budget")
     units = sum(awn.widths(adaptive).values())
     rows.append(("fine-tuned to a budget", units, accuracy(awn.finalize(adaptive), test)))

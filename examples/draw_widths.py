@@ -1,4 +1,4 @@
-"""Draw the widths and the accuracy of a run over its epochs, from the history that the run wrote.
+"""Draw the widths and the accuracy of a run over its epochs, from its history.
 
 python examples/draw_widths.py results/spiral_hard/seed-0.jsonl docs/images/widths.svg
 """

@@ -3,9 +3,8 @@
     python examples/spiral_hard.py                     one run, files under runs/spiral_hard
     python examples/spiral_hard.py --seeds 0 1 2 --results results/spiral_hard
 
-The settings are the paper's: ReLU6, Adam with learning rate 0.01, batches of 128, σ_θ = 10, about 231 units a layer
-to begin with, the epoch with the best validation accuracy kept. Training ends early once that has not improved for
-`--patience` epochs.
+The settings are the paper's: ReLU6, Adam with learning rate 0.01, batches of 128, σ_θ = 10, from 231 units per layer.
+The epoch with the best validation accuracy is kept. Training stops after `--patience` epochs without improvement.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("runs/spiral_hard"))
     parser.add_argument("--results", type=Path, help="also write a summary and the histories to this folder")
     options = parser.parse_args()
-    torch.set_num_threads(1)  # layers this small are done before a second thread has begun
+    torch.set_num_threads(1)  # a second thread does not speed up layers this small
     runs = [train(seed, options.epochs, options.patience, options.out / f"seed-{seed}") for seed in options.seeds]
     show(runs)
     if options.results:
@@ -78,7 +77,7 @@ def train(seed: int, epochs: int, patience: int, folder: Path) -> dict[str, Any]
             }
             history.append({**row, "loss": loss.item()})
             display.show(history[-1])
-            # Of equally good epochs the last: its layers have had more time to find their width.
+            # Ties go to the later epoch, whose widths have had longer to converge.
             if row["validation_accuracy"] >= best_accuracy:
                 if row["validation_accuracy"] > best_accuracy:
                     best_epoch = epoch
@@ -86,7 +85,7 @@ def train(seed: int, epochs: int, patience: int, folder: Path) -> dict[str, Any]
             if epoch - best_epoch >= patience:
                 break
 
-    model.load_state_dict(best)  # brings its widths along
+    model.load_state_dict(best)  # also restores the widths
     awn.save(model, folder / "model")
     write_files({folder / "history.jsonl": b"".join(json.dumps(row).encode() + b"\n" for row in history)})
     return {
@@ -107,7 +106,7 @@ def accuracy(model: nn.Module, samples: Samples) -> float:
 
 
 class Display:
-    """A progress bar with the accuracy and the widths as they move; plain lines where there is no terminal."""
+    """A progress bar with the accuracy and the widths; plain lines without a terminal."""
 
     def __init__(self, seed: int, epochs: int) -> None:
         columns = (TextColumn("seed {task.fields[seed]}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())

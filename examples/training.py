@@ -1,6 +1,6 @@
-"""What the examples of `adapt_` have in common: the same steps for a fixed model and for an adaptive one.
+"""Shared code of the `adapt_` examples: the same training for a fixed and an adaptive model.
 
-python examples/training.py results/adapt       prints the table of the results that the examples wrote
+python examples/training.py results/adapt       prints a table of the examples' results
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def options_of(text: str | None, steps: int) -> argparse.Namespace:
 
 
 def images(name: str) -> tuple[Data, Data]:
-    """The images of a data set to train on and to test with, pixels from 0 to 1."""
+    """The training and test images of a data set, with pixels from 0 to 1."""
     known = load(name)
     assert known.test is not None
     train_data, test_data = (Data(part.x / 255, part.y) for part in (known.train, known.test))
@@ -49,7 +49,7 @@ def images(name: str) -> tuple[Data, Data]:
 
 
 def some(data: Data, rows: int | None) -> Data:
-    """At most so many rows, drawn at random: they may lie sorted by their class."""
+    """At most `rows` rows, drawn at random, since the data may be sorted by class."""
     return data.rows(torch.randperm(len(data.y), generator=torch.Generator().manual_seed(0))[:rows])
 
 
@@ -70,7 +70,7 @@ def train(
     budget: awn.Budget | None = None,
     title: str = "training",
 ) -> None:
-    """An ordinary loop; what is different for an adaptive model stands in the three lines with a comment."""
+    """An ordinary training loop; the numbered lines differ for an adaptive model."""
     adaptive = bool(awn.advanced.find_groups(model))
     optimizer = torch.optim.Adam(awn.param_groups(model, lr=lr, width_lr=width_lr))  # 1
     shuffling = torch.Generator().manual_seed(seed)
@@ -112,7 +112,7 @@ def compare(
     metric: str = "accuracy",
     **training: Any,
 ) -> nn.Module:
-    """Train a fixed model, and an adaptive one from the same start; returns the adaptive one."""
+    """Train a fixed and an adaptive model from the same weights; returns the adaptive one."""
     train_data, test_data = (some(part, options.rows) for part in data)
     torch.manual_seed(options.seed)
     adaptive = make()
@@ -140,7 +140,7 @@ def compare(
 
 
 def write(row: dict[str, Any], options: argparse.Namespace) -> None:
-    """Show a row, and keep it if asked to."""
+    """Show a row, and write it to a file if requested."""
     console.print(table([row]))
     if options.results:
         made_by = provenance(seed=options.seed, steps=options.steps, rows=options.rows)

@@ -298,10 +298,10 @@ def test_a_comparison_has_a_row_and_a_curve_for_every_run(tmp_path: Path) -> Non
 WRONG: dict[str, tuple[Any, str]] = {
     "task": (lambda: ReportData("t", "ranking", "x"), "'classification' or 'regression', got 'ranking'"),  # type: ignore[arg-type]
     "confusion": (lambda: Confusion(["a", "b"], [[1, 2]]), "each of the 2 labels"),
-    "residuals": (lambda: Residuals([1.0], []), "1 actual values do not go with 0"),
+    "residuals": (lambda: Residuals([1.0], []), "there are 1 actual values but 0 predicted"),
     "keep": (lambda: TruncationPoint(0.0, {}, 1, 1.0, 1.0), "above 0 and at most 1, got 0.0"),
     "activations": (lambda: ReportData("t", "regression", "x", activations={"a": {"low": [1.0]}}), "layer 'a' need"),
-    "epoch": (lambda: ReportData("t", "regression", "x", history=[{"total": 1.0}]), "must say its epoch"),
+    "epoch": (lambda: ReportData("t", "regression", "x", history=[{"total": 1.0}]), "needs an epoch"),
     "layers": (
         lambda: ReportData(
             "t", "regression", "x", truncation=[TruncationPoint(k, {str(k): 1}, 1, 1.0, 1.0) for k in (0.5, 1.0)]

@@ -141,7 +141,7 @@ def test_a_wrong_way_from_columns_to_inputs_is_refused(
     """The check is against the estimator, so an encoding that differs from its own is noticed."""
     monkeypatch.setattr(exporting.TableNetwork, "_encode", lambda self, x: torch.zeros(len(x), self.width))
     monkeypatch.setattr(exporting.TableNetwork, "width", len(models["regressor"][1].preprocessor_.feature_names), False)
-    with pytest.raises(ExportError, match="computes something else"):
+    with pytest.raises(ExportError, match="computes something different"):
         export_model(models["regressor"][0], tmp_path / "model.onnx", "onnx")
     assert not list(tmp_path.iterdir())
 

@@ -1,4 +1,4 @@
-"""The report: what a training run was and found, as one HTML file that needs no network.
+"""Reports of training runs, as HTML files that need no network.
 
 `write_report` draws one run, `write_comparison` several beside each other; both from `ReportData`.
 """

@@ -1,4 +1,4 @@
-"""The sections of several runs beside each other: a table, overlaid curves, and where their settings differ."""
+"""The sections of a comparison of runs: a table, overlaid curves, and differing settings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NamedRuns = dict[str, ReportData]  # by a name that no two have in common
 
 
 def comparison_sections(runs: Sequence[ReportData], figures: Figures) -> list[Section]:
-    """All sections of a comparison; the figures that they show are added to `figures`, by key."""
+    """All sections of a comparison; their figures are added to `figures`, by key."""
     named = _named(runs)
     made = (
         _results(named),
@@ -65,7 +65,7 @@ def _by_score(
     curve: Callable[[ReportData], tuple[list[Any], list[Any]]],
     x: str,
 ) -> Section | None:
-    """A plot for each kind of score, since accuracies and errors have no axis in common."""
+    """One plot per kind of score, since accuracies and errors need different axes."""
     made = []
     for i, score in enumerate(dict.fromkeys(run.score_name for run in runs.values())):
         # A run has one colour in all plots, so the place is that among all runs.

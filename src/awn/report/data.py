@@ -1,4 +1,4 @@
-"""Report data: all that a report shows of a run, as plain values that JSON can hold."""
+"""Report data: the content of a report, as plain values that JSON can represent."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EpochRow = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class LayerCurve:
-    """The importance of a layer's units in their order, going on past the cut at `units` so that the tail is seen."""
+    """The importance of a layer's units in order, continued beyond the width `units` to show the tail."""
 
     name: str
     importance: Sequence[float]
@@ -28,7 +28,7 @@ class LayerCurve:
 
 @dataclass(frozen=True)
 class TruncationPoint:
-    """What is left of a model that keeps the fraction `keep` of its units."""
+    """A truncation that keeps the fraction `keep` of a model's units."""
 
     keep: float
     units: Mapping[str, int]
@@ -43,7 +43,7 @@ class TruncationPoint:
 
 @dataclass(frozen=True)
 class Confusion:
-    """How often each class was taken for which: `counts[actual][predicted]`."""
+    """A confusion matrix: `counts[actual][predicted]`."""
 
     labels: Sequence[str]
     counts: Sequence[Sequence[float]]
@@ -59,7 +59,7 @@ class Confusion:
 
 @dataclass(frozen=True)
 class Residuals:
-    """What was to be predicted and what was predicted, row by row."""
+    """Actual and predicted values, row by row."""
 
     actual: Sequence[float]
     predicted: Sequence[float]
@@ -67,13 +67,13 @@ class Residuals:
     def __post_init__(self) -> None:
         if len(self.actual) != len(self.predicted):
             raise ArgumentError(
-                f"{len(self.actual)} actual values do not go with {len(self.predicted)} predicted ones."
+                f"there are {len(self.actual)} actual values but {len(self.predicted)} predicted values."
             )
 
 
 @dataclass(frozen=True)
 class ReportData:
-    """All that a report shows of a run. A part that is empty or None is left out of the report.
+    """The content of the report of a run. A part that is empty or None is left out.
 
     `history` has one row an epoch: `epoch`; the loss terms `total`, `data`, `weights`, `width`, `budget`; `score` and
     `train_score`, None without one; `widths` and `nu` by layer; and `best`, true where the score was the best so far.
@@ -103,19 +103,19 @@ class ReportData:
         if self.task not in get_args(Task):
             raise ArgumentError(f"task must be 'classification' or 'regression', got {self.task!r}.")
         if not all("epoch" in row for row in self.history):
-            raise ArgumentError("every row of history must say its epoch.")
+            raise ArgumentError("every row of history needs an epoch.")
         if len({tuple(point.units) for point in self.truncation}) > 1:
-            raise ArgumentError("all points of truncation must have the units of the same layers, in the same order.")
+            raise ArgumentError("all points of truncation must list the same layers, in the same order.")
         for layer, bands in self.activations.items():
             lengths = {name: len(bands[name]) if name in bands else None for name in ("low", "mean", "high")}
             if None in lengths.values() or len(set(lengths.values())) != 1:
                 raise ArgumentError(
-                    f"the activations of layer {layer!r} need low, mean and high with an entry a unit each; "
+                    f"the activations of layer {layer!r} need low, mean and high with one entry per unit; "
                     f"the lengths are {lengths}."
                 )
 
     def to_json(self) -> dict[str, Any]:
-        """The data as `json.dumps` takes it. Numbers that JSON has no word for become "nan", "inf" and "-inf".
+        """The data in the types of JSON. Non-finite numbers become "nan", "inf" and "-inf".
 
         >>> ReportData("run", "regression", "R²", history=[{"epoch": 1, "score": float("nan")}]).to_json()["history"]
         [{'epoch': 1, 'score': 'nan'}]
@@ -125,7 +125,7 @@ class ReportData:
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> ReportData:
-        """The data again, from what `to_json` gave; what this version does not know is passed over."""
+        """Restore the data from `to_json`; unknown entries are ignored."""
         try:
             known = {own.name: content[own.name] for own in dataclasses.fields(cls) if own.name in content}
             return cls(**{name: _READERS[name](value) if name in _READERS else value for name, value in known.items()})

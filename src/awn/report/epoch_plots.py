@@ -1,4 +1,4 @@
-"""The plots over epochs: widths, score, loss."""
+"""Plots over epochs: widths, score, loss."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def widths_plot(history: Sequence[EpochRow]) -> Figure:
 
 
 def score_plot(data: ReportData) -> Figure:
-    """The score over the epochs, on rows that are not trained on and on those that are."""
+    """The score over the epochs, on the validation and the training set."""
     rows = drawn_rows(data.history)
     epochs = [row["epoch"] for row in rows]
     traces = [

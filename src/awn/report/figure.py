@@ -1,4 +1,4 @@
-"""What all figures share: plotly, colours that follow the page, and axes.
+"""Shared parts of all figures: plotly, colours that follow the page, and axes.
 
 Colours are names of CSS variables, such as var(--c0): the page puts in the ones of its light, dark or print scheme.
 """
@@ -25,7 +25,7 @@ _DASHES = ("solid", "dot", "dash", "dashdot", "longdash")
 
 
 def graph_objects() -> Any:
-    """Plotly's `graph_objects`, or an error that says how to get it."""
+    """Plotly's `graph_objects`, or an error that names the extra to install."""
     try:
         from plotly import graph_objects
     except ModuleNotFoundError:
@@ -34,7 +34,7 @@ def graph_objects() -> Any:
 
 
 def plotly_js() -> str:
-    """The program that draws the figures in the browser."""
+    """The JavaScript that draws the figures in the browser."""
     graph_objects()
     from plotly.offline import get_plotlyjs
 
@@ -42,7 +42,7 @@ def plotly_js() -> str:
 
 
 def figure(traces: Sequence[Any], x: str = "", y: str = "", **layout: Any) -> Figure:
-    """A figure as plotly.js takes it, with titles for its axes and the page's colours."""
+    """A figure for plotly.js, with axis titles and the colours of the page."""
     axis = {
         "gridcolor": "var(--grid)",
         "zerolinecolor": "var(--grid)",
@@ -69,7 +69,7 @@ def figure(traces: Sequence[Any], x: str = "", y: str = "", **layout: Any) -> Fi
 
 
 def line(name: str, x: Sequence[Any], y: Iterable[Any], colour: int | str = 0, **options: Any) -> Any:
-    """A curve; past the last colour the colours start again, with another dash."""
+    """A curve; after the last colour, the colours repeat with another dash."""
     style: dict[str, Any] = {"width": 2}
     if isinstance(colour, str):
         style["color"] = colour
@@ -92,7 +92,7 @@ def band(name: str, x: Sequence[Any], low: Iterable[Any], high: Iterable[Any]) -
 
 
 def upright(x: float, label: str, *, on_left: bool, at: str = "top") -> dict[str, Any]:
-    """A layout's parts for a dashed upright line with a word beside its top or bottom."""
+    """Layout entries for a dashed vertical line with a label at its top or bottom."""
     mark = {"type": "line", "xref": "x", "yref": "paper", "x0": x, "x1": x, "y0": 0, "y1": 1}
     return {
         "shapes": [{**mark, "line": {"color": "var(--soft)", "width": 1.5, "dash": "dash"}}],
@@ -122,7 +122,7 @@ def text(words: str) -> str:
 
 
 def finite(value: Any) -> float | int | None:
-    """A number short enough to embed, None (a gap in the curve) for what is no finite number.
+    """A rounded number to embed; None, a gap in the curve, if it is not finite.
 
     >>> finite(0.123456789), finite(float("nan")), finite(None), finite(12)
     (0.123457, None, None, 12)

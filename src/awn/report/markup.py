@@ -1,4 +1,4 @@
-"""Pieces of HTML. Whatever comes from data is escaped here, and nowhere else."""
+"""Pieces of HTML. Only this file escapes text that comes from data."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page: a heading, a sentence that says what one sees, and HTML."""
+    """A section of the page: a heading, a sentence that explains it, and HTML."""
 
     key: str
     heading: str
@@ -39,7 +39,7 @@ def escape(words: Any) -> str:
 
 
 def number(value: Any) -> str:
-    """A value for people to read.
+    """A value in readable form.
 
     >>> [number(value) for value in (12345, 0.98765, 12345.678, 1.5e-7, True, None, float("inf"), "text")]
     ['12,345', '0.9877', '12,346', '1.5e-07', 'yes', '–', 'inf', 'text']
@@ -59,7 +59,7 @@ def number(value: Any) -> str:
 
 
 def milliseconds(value: float) -> str:
-    """A duration to three digits, since it was measured.
+    """A measured duration, to three significant digits.
 
     >>> milliseconds(0.58123)
     '0.581 ms'
@@ -68,23 +68,23 @@ def milliseconds(value: float) -> str:
 
 
 def packaged(name: str) -> str:
-    """A text file that lies beside this one."""
+    """The content of a text file in this folder."""
     return resources.files("awn.report").joinpath(name).read_text(encoding="utf-8")
 
 
 def fill(name: str, **pieces: Any) -> str:
-    """A template that lies beside this file, with pieces of HTML in its places."""
+    """A template in this folder, filled with pieces of HTML."""
     return Template(packaged(name)).substitute(pieces)
 
 
 def cards(headline: Iterable[tuple[str, Any]]) -> str:
-    """Figures to be seen first, each with its label."""
+    """The key figures, each with its label."""
     pairs = (f"<div><dt>{escape(label)}</dt><dd>{escape(number(value))}</dd></div>" for label, value in headline)
     return f'<dl class="cards">{"".join(pairs)}</dl>'
 
 
 def plot(key: str, says: str, caption: str = "") -> str:
-    """A place in which the page's program draws the figure of this key."""
+    """The placeholder in which the page's script draws the figure of a key."""
     head = f"<figcaption>{escape(caption)}</figcaption>" if caption else ""
     return (
         f'<figure>{head}<div class="plot" data-figure="{escape(key)}" role="img" aria-label="{escape(says)}"></div>'
@@ -93,12 +93,12 @@ def plot(key: str, says: str, caption: str = "") -> str:
 
 
 def plots(items: Sequence[str]) -> str:
-    """Plots beside each other, as many as the page's width has room for."""
+    """Plots side by side, as many as fit the width of the page."""
     return f'<div class="plots">{"".join(items)}</div>'
 
 
 def chooser(label: str, says: str, options: Mapping[str, str]) -> str:
-    """One plot, and a list to choose which figure it shows: for each key, the words in the list."""
+    """One plot with a list that selects its figure: for each key, the text in the list."""
     first = next(iter(options))
     entries = "".join(f'<option value="{escape(key)}">{escape(words)}</option>' for key, words in options.items())
     select = f"<select>{entries}</select>"
@@ -106,7 +106,7 @@ def chooser(label: str, says: str, options: Mapping[str, str]) -> str:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[Any]], label: str) -> str:
-    """A table whose first column names its rows; it scrolls by itself where it is too wide for the page."""
+    """A table whose first column names its rows; it scrolls if it is too wide for the page."""
     top = "".join(f'<th scope="col">{escape(words)}</th>' for words in head)
     body = "".join(
         f'<tr><th scope="row">{escape(number(row[0]))}</th>'

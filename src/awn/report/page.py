@@ -1,4 +1,4 @@
-"""The page: one HTML file with its style, its program, its figures and plotly.js inside."""
+"""The page: one HTML file that includes its style, script, figures and plotly.js."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def write_report(path: Path | str, data: ReportData) -> None:
 
 
 def write_comparison(path: Path | str, runs: Sequence[ReportData]) -> None:
-    """Write a report of several runs: their results in a table, their curves in the same plots, and what differs."""
+    """Write a comparison of runs: a table of results, overlaid curves, and differing settings."""
     if not runs:
         raise ArgumentError("there is no run to compare: give at least one.")
     figures: Figures = {}
@@ -53,7 +53,7 @@ def write_page(
     figures: Figures,
     steps: Sequence[dict[str, Any]] = (),
 ) -> None:
-    """Write sections, and the figures that they have places for, as one file. `steps` are those of a slider."""
+    """Write sections and their figures as one file. `steps` are those of a slider."""
     links = "".join(f'<li><a href="#{part.key}">{escape(part.heading)}</a></li>' for part in sections)
     page = fill(
         "page.html",
@@ -81,5 +81,5 @@ def _embedded(content: Any) -> str:
 
 @functools.cache
 def _packed_plotly() -> str:
-    """Plotly.js at less than half its size; the page unpacks it before it draws."""
+    """Compressed plotly.js, less than half its size; the page decompresses it before drawing."""
     return base64.b64encode(gzip.compress(plotly_js().encode(), 9, mtime=0)).decode()

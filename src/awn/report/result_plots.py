@@ -1,4 +1,4 @@
-"""The plots of what came out: score against size, right against wrong, residuals."""
+"""Plots of results: score against size, confusion matrix, residuals."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MOST_NAMED_CLASSES = 20  # above it, names no longer fit beside them
 
 
 def tradeoff_plot(data: ReportData) -> Figure:
-    """The score over the parameters that a truncation leaves, with a marker that the slider moves: the last trace."""
+    """The score over the parameters of a truncation, with a marker that the slider moves: the last trace."""
     points = sorted(data.truncation, key=lambda point: point.keep)
     chosen = graph_objects().Scatter(
         x=[points[-1].parameters],
@@ -73,7 +73,7 @@ def confusion_plot(confusion: Confusion) -> Figure:
 
 
 def predicted_plot(residuals: Residuals) -> Figure:
-    """What was predicted over what was to be, with the diagonal on which all would lie."""
+    """Predicted over actual values, with the diagonal of perfect predictions."""
     rows = drawn_pairs(residuals)
     ends = [value for row in rows for value in row]
     diagonal = [min(ends), max(ends)] if ends else []
@@ -83,7 +83,7 @@ def predicted_plot(residuals: Residuals) -> Figure:
 
 
 def residual_plot(residuals: Residuals) -> Figure:
-    """What was left over (actual − predicted), over what was predicted."""
+    """Residuals (actual − predicted) over predicted values."""
     rows = drawn_pairs(residuals)
     points = _dots([predicted for _, predicted in rows], [actual - predicted for actual, predicted in rows])
     zero = {"zeroline": True, "zerolinecolor": "var(--soft)", "zerolinewidth": 1.5}
@@ -91,7 +91,7 @@ def residual_plot(residuals: Residuals) -> Figure:
 
 
 def drawn_pairs(residuals: Residuals) -> list[tuple[float, float]]:
-    """The rows that are drawn, actual and predicted: of those that are finite all, or evenly spaced ones."""
+    """The rows to draw, actual and predicted: all finite ones, or evenly spaced ones."""
     pairs = list(zip(map(finite, residuals.actual), map(finite, residuals.predicted), strict=True))
     whole = [(actual, predicted) for actual, predicted in pairs if actual is not None and predicted is not None]
     return [whole[place] for place in thin(len(whole), _MOST_ROWS)]

@@ -15,7 +15,7 @@ from awn.report.unit_plots import activation_plot, importance_plot
 
 
 def run_sections(data: ReportData, figures: Figures) -> list[Section]:
-    """All sections of a run; the figures that they show are added to `figures`, by key."""
+    """All sections of a run; their figures are added to `figures`, by key."""
     made = (
         _widths(data, figures),
         _learning(data, figures),
@@ -113,7 +113,7 @@ def _confusion(data: ReportData, figures: Figures) -> Section | None:
 
 
 def _by_class(confusion: Confusion) -> list[tuple[str, float, float | None, float | None]]:
-    """For each class its rows, the share of them that were found, and the share of right ones among those named it."""
+    """For each class: the number of rows, the recall and the precision."""
     rows = []
     for i, (label, counts) in enumerate(zip(confusion.labels, confusion.counts, strict=True)):
         actual, named = sum(counts), sum(other[i] for other in confusion.counts)
@@ -140,7 +140,7 @@ def _facts(key: str, heading: str, says: str, facts: Mapping[str, Any]) -> Secti
 
 
 def _by_layer(named: Mapping[str, str], says: str) -> str:
-    """A plot for each layer, or one to choose them in if they are many."""
+    """One plot per layer, or a single plot with a list for many layers."""
     if len(named) > MOST_LINES:
         return chooser("Layer", says, named)
     return plots([plot(key, f"{says} of layer {name}", name) for key, name in named.items()])

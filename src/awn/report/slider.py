@@ -1,4 +1,4 @@
-"""The truncation slider: what is left of the model at each fraction of its units."""
+"""The truncation slider: the model at each fraction of its units."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from awn.report.markup import escape, fill, milliseconds, number, plot, table
 
 
 def slider_steps(data: ReportData) -> list[dict[str, Any]]:
-    """What the page's program shows at each place of the slider, from the smallest model to the whole."""
+    """The content of the page at each position of the slider, from the smallest model to the whole."""
     points = _in_order(data)
     return [_step(point, points[-1].units, data.score_name) for point in points]
 
 
 def slider(data: ReportData, says: str) -> str:
-    """The slider at the whole model, the figures it moves, and the same as a table."""
+    """The slider, set to the whole model, with its key figures, and the same data as a table."""
     steps, points = slider_steps(data), _in_order(data)
     shown = ("keep", "score", "parameters", "latency", "says")
     layers = (

@@ -1,4 +1,4 @@
-"""The plots over a layer's units: importance and activations."""
+"""Plots over a layer's units: importance and activations."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from awn.report.figure import MOST_UNITS, Figure, band, figure, line, upright
 
 
 def importance_plot(layer: LayerCurve) -> Figure:
-    """A layer's importance by unit, what is kept in colour and the tail past the cut in grey."""
+    """A layer's importance by unit: units within the width in colour, the tail beyond it in grey."""
     units = thin(len(layer.importance), MOST_UNITS, [place for place in (layer.units - 1, layer.units) if place >= 0])
     units = [unit for unit in units if unit < len(layer.importance)]
     kept = [unit for unit in units if unit < layer.units]
@@ -32,7 +32,7 @@ def importance_plot(layer: LayerCurve) -> Figure:
 
 
 def activation_plot(low: Sequence[float], mean: Sequence[float], high: Sequence[float]) -> Figure:
-    """A layer's activations by unit: the range as a band, the mean as a line. Units of a wide layer share a point."""
+    """A layer's activations by unit: the range as a band, the mean as a line. In wide layers, units share a point."""
     step = max(1, -(-len(mean) // MOST_UNITS))
     starts = list(range(0, len(mean), step))
     lows = [min(low[i : i + step]) for i in starts]
