@@ -127,7 +127,7 @@ def test_what_is_finished_with_other_settings_is_not_what_is_asked_for(run: Run)
     assert len(Path("many/iris/seed-0/run/history.jsonl").read_text().splitlines()) == 4, "gone on with"
     other = one_sentence(run(*words, "--hidden-layers", 3, "--resume"))
     assert "many/iris/seed-0/run/run.safetensors belongs to a run with other settings (model" in other
-    assert "or start afresh in another folder. Other runs failed with similar errors." in other
+    assert "or start a new run in another folder. Other runs failed with similar errors." in other
     more = run(*words, "--hidden-layers", 3, "--resume", "--seeds", 3)
     assert more.code == 1
     assert [run["seed"] for run in json.loads(more.out)["runs"]] == [2], "the one that was not there"

@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -82,13 +83,8 @@ def fit(
             run.set_learning_rates()
             path = _choose_path(run, loss, callbacks)
             with reaching_all(run.parallel):
-                if path == "by hand":
-                    from awn.training.by_hand.epoch import train_epoch as train_by_hand
-
-                    data_terms = train_by_hand(run, loss, prior, budget)
-                else:
-                    data_terms = _train_epoch(run, loss, prior, budget, callbacks)
-                terms = _mean_terms(run, data_terms, prior, budget)
+                train_epoch = _train_by_hand if path == "by hand" else partial(_train_epoch, callbacks=callbacks)
+                terms = _mean_terms(run, train_epoch(run, loss, prior, budget), prior, budget)
             terms |= _judge(run, validation, score, loss)
             run.end_epoch({**terms, "seconds": time.perf_counter() - started, "path": path})
             for callback in callbacks:
@@ -119,6 +115,12 @@ def _why_not_by_hand(run: Run, loss: Loss, callbacks: Sequence[Callback]) -> str
     from awn.training.by_hand.epoch import why_not
 
     return why_not(run, loss, callbacks)
+
+
+def _train_by_hand(run: Run, loss: Loss, prior: Prior, budget: Budget | None) -> list[Tensor]:
+    from awn.training.by_hand.epoch import train_epoch
+
+    return train_epoch(run, loss, prior, budget)
 
 
 def _train_epoch(
