@@ -82,7 +82,7 @@ def by_hand_rows(*, quick: bool = False) -> list[dict[str, Any]]:
                 "by autograd": fit_steps(autograd, x, y, steps=steps, by_hand=False),
                 "by hand, changing": changing_steps(changing, x, y, steps=steps),
             }
-            seconds = in_turns(works, repetitions=2 if quick else 15, burst=0.001)
+            seconds = in_turns(works, repetitions=2 if quick else 11, burst=0.001)
         plain = seconds["fixed"]
         name = f"{'→'.join(map(str, sizes))}, batch {batch}, through fit"
         row = {"network": name, "threads": 1, "fixed, ms": round(1e3 * statistics.median(plain) / steps, 3)}
@@ -97,4 +97,4 @@ def by_hand_rows(*, quick: bool = False) -> list[dict[str, Any]]:
 def _steps_for(step: Work) -> int:
     """How many steps make an epoch that is long beside its start, and short beside the noise of the machine."""
     seconds = statistics.median(in_turns({"step": step}, repetitions=3, burst=0.01)["step"])
-    return min(500, max(100, round(0.3 / seconds)))
+    return min(500, max(40, round(0.2 / seconds)))
