@@ -211,7 +211,7 @@ def test_a_damaged_folder_is_refused_with_its_name(damage: str, folder: Path) ->
     assert str(folder) in str(caught.value)
 
 
-LACKING = {"type": "a network alone", "format": "a version of awn", "about": "nothing about the table"}
+LACKING = {"type": "a network without an estimator", "format": "this version of awn reads format 1"}
 
 
 @pytest.mark.parametrize("entry", ["type", "options", "fitted", "about", "checksum", "format"])

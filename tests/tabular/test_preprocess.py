@@ -284,7 +284,7 @@ def test_bad_calls() -> None:
 
 def test_failed_fit_keeps_what_was_learned() -> None:
     fitted = Preprocessor().fit(pd.DataFrame({"a": [1, 2]}))
-    with pytest.raises(TableError, match=r"'b', row 1 .*infinite"):
+    with pytest.raises(TableError, match=r"'b', row 1 .*infinity"):
         fitted.fit(pd.DataFrame({"b": [1, np.inf]}))
     assert fitted.transform(pd.DataFrame({"a": [1, 2]})).tolist() == [[-1], [1]]
 

@@ -178,7 +178,8 @@ def _within_parameters(model: nn.Module, ladder: _Ladder, max_params: int) -> Un
 
     if parameters(1) > max_params:
         raise ArgumentError(
-            f"max_params={max_params:,} cannot be met: with one unit per layer there are {parameters(1):,} parameters."
+            f"max_params={max_params:,} cannot be met: with one unit per layer there are {parameters(1):,} parameters.",
+            argument="max_params",
         )
     low, high = 1, ladder.top + 1
     while high - low > 1:
