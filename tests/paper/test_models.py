@@ -213,7 +213,7 @@ def test_kaiming_draws_without_knowing_of_the_importance():
     data = points()
     wide = Learned(Exponential(rate=0.01), start="kaiming")
     plus, plain = (build(MLP(layers=3), data, dataclasses.replace(wide, start=s)) for s in ("kaiming+", "kaiming"))
-    weights = [m.hidden2._parameters["weight"][:231, :231].std().item() for m in (plus, plain)]
-    importance = plus.hidden1.width.importance().detach()
+    weights = [m.hidden[1]._parameters["weight"][:231, :231].std().item() for m in (plus, plain)]
+    importance = plus.hidden[0].width.importance().detach()
     assert weights[0] == pytest.approx((2 / importance.square().sum().item()) ** 0.5, rel=0.02)
     assert weights[1] == pytest.approx((2 / 231) ** 0.5, rel=0.02)

@@ -199,12 +199,12 @@ def test_a_run_says_everything_about_itself():
     assert record["data"]["train"] == 3600
     assert record["epochs"] == len(record["history"]["epoch"]) == 2
     assert {"commit", "date", "torch", "command"} <= record["from"].keys()
-    units = record["widths"]["hidden1"]
-    assert record["history"]["widths"]["hidden1"][record["best_epoch"] - 1] == units
+    units = record["widths"]["hidden.0"]
+    assert record["history"]["widths"]["hidden.0"][record["best_epoch"] - 1] == units
     measured = record["measured"]
     assert measured["truncation"]["importance"][0] == measured["truncation"]["random"][0] == record["test"]["accuracy"]
     assert measured["removal"]["first"][0] == record["test"]["accuracy"]
-    assert len(measured["removal"]["each"]) == len(measured["activations"]["hidden1"]["mean"]) == units
+    assert len(measured["removal"]["each"]) == len(measured["activations"]["hidden.0"]["mean"]) == units
 
 
 def test_a_run_of_a_seed_is_the_same_whenever_it_is_made():

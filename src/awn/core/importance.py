@@ -38,7 +38,9 @@ from torch.nn import functional as F
 from awn.basics.checks import check_number, check_quantile, check_units
 from awn.errors import ArgumentError, NonFiniteError
 
-Scale = Literal["mass", "unit"]
+Scale = Literal["anchored", "mass", "unit"]
+# The anchored scale gives the first unit of a layer of this width, at this quantile, an importance of 1.
+_ANCHOR_UNITS, _ANCHOR_QUANTILE = 128, 0.9
 FamilyT = TypeVar("FamilyT", bound="Importance")
 
 
@@ -46,19 +48,23 @@ FamilyT = TypeVar("FamilyT", bound="Importance")
 class Importance(ABC):
     """A decreasing importance over an infinite list of units, with one learned value.
 
-    `learned` names the field with the initial learned value. The value stays above `lower`.
-    `scale="mass"` uses f(j) itself, as in the paper, so that all importances sum to one;
-    `scale="unit"` divides by f(0), so that the first unit has importance 1.
+    `learned` names the field with the initial learned value. The value stays above `lower`. Three scales:
+
+    - `"anchored"` multiplies f(j) by a constant of the family, the same at every learned value. The first unit has
+      importance 1 in a layer of 128 units. The prior on the weights then has a width at which ν comes to rest, and
+      weights have their ordinary size.
+    - `"mass"` uses f(j) itself, as in the paper, so that all importances sum to one.
+    - `"unit"` divides by f(0), so that the first unit always has importance 1. Nothing stops a layer from widening.
     """
 
     learned: ClassVar[str]
     lower: ClassVar[float] = 0.0
 
-    scale: Scale = dataclasses.field(default="mass", kw_only=True)
+    scale: Scale = dataclasses.field(default="anchored", kw_only=True)
 
     def __post_init__(self) -> None:
         if self.scale not in get_args(Scale):
-            raise ArgumentError(f"scale must be 'mass' or 'unit', got {self.scale!r}.")
+            raise ArgumentError(f"scale must be 'anchored', 'mass' or 'unit', got {self.scale!r}.")
         start = getattr(self, self.learned)
         if not (isinstance(start, Real) and math.isfinite(start) and float(start) > self.lower):
             raise ArgumentError(
@@ -94,7 +100,21 @@ class Importance(ABC):
         >>> Exponential(scale="unit").importance(torch.arange(3.0), torch.tensor(0.5))
         tensor([1.0000, 0.6065, 0.3679])
         """
+        profile = self.profile(index, value)
+        return profile * self.anchor if self.scale == "anchored" else profile
+
+    def profile(self, index: Tensor, value: Tensor) -> Tensor:
+        """The importance without the constant `anchor`."""
         return self.relative_mass(index, value) if self.scale == "unit" else self.mass(index, value)
+
+    @property
+    def anchor(self) -> float:
+        """The constant factor of the anchored scale, 1 on the others.
+
+        >>> round(Exponential().anchor, 2), Exponential(scale="mass").anchor
+        (55.87, 1.0)
+        """
+        return _anchor(self) if self.scale == "anchored" else 1.0
 
     def relative_mass(self, index: Tensor, value: Tensor) -> Tensor:
         """f(j) / f(0)."""
@@ -119,8 +139,8 @@ class Importance(ABC):
         """
         mass = self.mass(index, value)
         slope = self.slope(index, value, mass)
-        if slope is None or self.scale == "mass":
-            return None if slope is None else (mass, slope)
+        if slope is None or self.scale != "unit":
+            return None if slope is None else (mass * self.anchor, slope * self.anchor)
         first, first_slope = mass[..., :1], slope[..., :1]
         relative = mass / first
         return relative, (slope - relative * first_slope) / first
@@ -332,6 +352,13 @@ def round_up(soft_width: float) -> int:
     (9, 10, 1)
     """
     return max(1, math.ceil(soft_width * (1 - 1e-12)))
+
+
+@functools.lru_cache(maxsize=4096)
+def _anchor(family: Importance) -> float:
+    value = family.value_inside(_ANCHOR_UNITS, _ANCHOR_QUANTILE)
+    first = family.mass(torch.zeros(1, dtype=torch.float64), torch.tensor(value, dtype=torch.float64))
+    return 1 / first.item()
 
 
 @functools.lru_cache(maxsize=4096)

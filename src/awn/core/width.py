@@ -114,7 +114,7 @@ class Width(nn.Module):
         emptied = index is not self._counted or index.is_meta != self.log_nu.is_meta
         if emptied and not torch.compiler.is_compiling():  # by a loader such as from_pretrained
             self._count()
-        importance: Tensor = self.family.importance(buffers["index"], self.nu) * buffers["active"]
+        importance: Tensor = self.family.profile(buffers["index"], self.nu) * buffers["active"]
         return importance
 
     def soft_units(self) -> Tensor:
@@ -186,7 +186,7 @@ class Width(nn.Module):
             self._counted = self.index
         # In place: a compiled or data-parallel forward sees the new width without being rebuilt.
         torch.lt(self.index, units, out=self.active)
-        self.active *= self.amplitude
+        self.active *= self.amplitude * self.family.anchor
         self.units, self.capacity = units, capacity
 
     def snapshot(self) -> tuple[int, int, Tensor, Tensor]:

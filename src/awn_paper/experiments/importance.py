@@ -15,9 +15,11 @@ PAPER = {
     "Sigmoid": ("76.85 (18.3)", "100.00", "426.8 (268.4)"),
 }
 FAMILIES: dict[str, tuple[Importance, ...]] = {
-    "Exponential": (Exponential(rate=0.01), Exponential(rate=0.02), Exponential(rate=0.05)),
-    "PowerLaw": tuple(PowerLaw(exponent=start, saturation=flat) for start in (2.0, 3.0) for flat in (0.0, 2.0)),
-    "Sigmoid": (Sigmoid(midpoint=128.0), Sigmoid(midpoint=256.0)),
+    "Exponential": tuple(Exponential(rate=rate, scale="mass") for rate in (0.01, 0.02, 0.05)),
+    "PowerLaw": tuple(
+        PowerLaw(exponent=start, saturation=flat, scale="mass") for start in (2.0, 3.0) for flat in (0.0, 2.0)
+    ),
+    "Sigmoid": tuple(Sigmoid(midpoint=start, scale="mass") for start in (128.0, 256.0)),
 }
 _PAPER = Settings("SpiralHard", MLP(), LEARNED, Training(5000)).change(max_units=5000)
 _SMALL = _PAPER.change(epochs=150, max_units=2000)

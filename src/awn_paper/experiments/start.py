@@ -20,7 +20,7 @@ def _label(activation: str, rate: float) -> str:
 
 def _cases(base: Settings) -> tuple[Case, ...]:
     return tuple(
-        Case(_label(activation, rate), (base.change(activation=activation, importance=Exponential(rate=rate)),))
+        Case(_label(activation, rate), (base.change(activation=activation, importance=Exponential(rate=rate, scale="mass")),))
         for activation in ACTIVATIONS
         for rate in RATES
     )

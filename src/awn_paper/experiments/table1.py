@@ -41,7 +41,7 @@ VARIANTS = {"Multi30k (seen tokens)": "Multi30k"}
 
 ACTIVATIONS = ("relu", "leaky_relu", "relu6")
 WIDTHS = (8, 16, 24, 128, 256)
-LEARNED = Learned(Exponential(rate=0.01), quantile=0.9, weight_scale=10.0)
+LEARNED = Learned(Exponential(rate=0.01, scale="mass"), quantile=0.9, weight_scale=10.0)
 
 
 class Grid(NamedTuple):
@@ -94,14 +94,14 @@ SEQUENCES = Settings("PMNIST", RNN(activation="leaky_relu"), LEARNED, Training(5
 IMAGES = Settings(
     "MNIST",
     ResNet20(augment=False),
-    Learned(Exponential(rate=0.02), weight_scale=1.0),
+    Learned(Exponential(rate=0.02, scale="mass"), weight_scale=1.0),
     Training(200, optimizer="sgd", lr=0.1, momentum=0.9, weight_decay=1e-4, milestones=(50, 100, 150)),
 )
-GRAPHS = Settings("NCI1", GIN(), Learned(Exponential(rate=0.02), weight_scale=10.0), Training(1000, 128, patience=500))
+GRAPHS = Settings("NCI1", GIN(), Learned(Exponential(rate=0.02, scale="mass"), weight_scale=10.0), Training(1000, 128, patience=500))
 TEXT = Settings(
     "Multi30k",
     Transformer(),
-    Learned(Exponential(rate=0.004), weight_scale=1.0),
+    Learned(Exponential(rate=0.004, scale="mass"), weight_scale=1.0),
     Training(500, lr=0.01, weight_decay=5e-4, eps=5e-9, patience=250, plateau=10, factor=0.9),
 )
 IMAGE_WIDTHS = (0, 32, 128, 256, 512)

@@ -22,8 +22,8 @@ def build(network: Network, data: Dataset, widths: Widths) -> nn.Module:
 
     >>> import awn
     >>> from awn_paper.data import load
-    >>> awn.widths(build(MLP(layers=2), load("Spiral"), Learned(awn.Exponential(rate=0.01))))
-    {'hidden1': 231, 'hidden2': 231}
+    >>> awn.widths(build(MLP(layers=2), load("Spiral"), Learned(awn.Exponential(rate=0.01, scale="mass"))))
+    {'hidden.0': 231, 'hidden.1': 231}
     """
     model = network.build(data, widths)
     if isinstance(widths, Learned):

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from torch import nn
 
+from awn.nn.mlp import AdaptiveMLP
 from awn_paper.data.dataset import Dataset
-from awn_paper.models.perceptron import Perceptron, Widths, hidden_sizes
+from awn_paper.models.perceptron import Learned, Perceptron, Widths, hidden_sizes
 
 
 @dataclass(frozen=True)
@@ -18,5 +19,16 @@ class MLP:
     activation: str = "relu6"
 
     def build(self, data: Dataset, widths: Widths) -> nn.Module:
-        """The plain network."""
+        """A plain network, or one that learns its widths: `awn.training.fit` trains it without autograd."""
+        if isinstance(widths, Learned):
+            return AdaptiveMLP(
+                data.inputs,
+                data.outputs,
+                self.layers,
+                activation=self.activation,
+                importance=widths.importance,
+                quantile=widths.quantile,
+                max_units=widths.max_units,
+                new_units=widths.new_units,
+            )
         return Perceptron(data.inputs, hidden_sizes(self.layers, widths), data.outputs, self.activation)

@@ -19,6 +19,7 @@ from awn.core.state import follow_state_dicts_
 from awn.core.width import NewUnits, Width
 from awn.loss.prior import Anneal, Prior
 from awn.nn.activations import make_activation
+from awn.nn.mlp import AdaptiveMLP
 
 Initialisation = Literal["kaiming+", "kaiming"]
 
@@ -79,7 +80,7 @@ def learn_widths_(model: nn.Module, learned: Learned) -> None:
     """Have every hidden layer of every perceptron inside a model learn its width.
 
     >>> import awn
-    >>> learned = Learned(awn.Exponential(rate=0.01))
+    >>> learned = Learned(awn.Exponential(rate=0.01, scale="mass"))
     >>> model = nn.Sequential(Perceptron(2, hidden_sizes(2, learned), 2, "relu6"))
     >>> learn_widths_(model, learned)
     >>> awn.widths(model)
@@ -97,7 +98,7 @@ def learn_widths_(model: nn.Module, learned: Learned) -> None:
             )
     if learned.start == "kaiming":
         _kaiming_(model)
-    if not isinstance(model, Perceptron):  # which adapt_ has seen to
+    if not isinstance(model, Perceptron | AdaptiveMLP):  # these follow already
         follow_state_dicts_(model)
 
 

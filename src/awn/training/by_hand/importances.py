@@ -43,7 +43,7 @@ class Importances(ABC):
 
 
 class ExponentialImportances(Importances):
-    """In a closed form: log f_j = −ν j, and on the mass scale + log(1 − e^−ν).
+    """In a closed form: log f_j = −ν j, and on the mass and anchored scales + log(1 − e^−ν), up to a constant.
 
     Then dL/dlog ν = ν (c Σ q_j − Σ j q_j), where q_j = f_j dL/df_j, and c = 1/(e^ν − 1) or 0.
     """
@@ -55,7 +55,8 @@ class ExponentialImportances(Importances):
         self._sums = np.stack([np.ones_like(self._count), self._count], 1)  # for Σ q and Σ j q
         self._falling, self._top = np.ones((2, len(widths), 1), self._f.dtype)
         self._q = np.empty_like(self._f)
-        self._mass = [width.family.scale == "mass" for width in widths]
+        self._mass = [width.family.scale != "unit" for width in widths]
+        self._constants = [width.amplitude * width.family.anchor for width in widths]
         self._nus = [0.0] * len(widths)
 
     def set_units(self, layer: int, units: int) -> None:
@@ -69,7 +70,7 @@ class ExponentialImportances(Importances):
             self._nus[layer] = nu = math.exp(log_nu)
             self._falling[layer, 0] = -nu
             first = -math.expm1(-nu) if self._mass[layer] else 1.0
-            self._top[layer, 0] = first * self.widths[layer].amplitude
+            self._top[layer, 0] = first * self._constants[layer]
         np.multiply(self._index, self._falling, out=self._f)
         np.exp(self._f, out=self._f)
         np.multiply(self._f, self._top, out=self._f)
