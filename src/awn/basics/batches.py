@@ -64,6 +64,16 @@ class Batch:
         """The model's result."""
         return model(*self.args, **self.kwargs)
 
+    @contextmanager
+    def naming_errors(self, argument: str) -> Iterator[None]:
+        """Name the argument and the shapes if the model cannot be run on this batch."""
+        try:
+            yield
+        except Exception as error:
+            raise ArgumentError(
+                f"{argument} has a batch that the model cannot be run on, {self}: {error}", argument=argument
+            ) from error
+
     def outputs(self, model: nn.Module) -> list[Tensor]:
         """The tensors of floating-point numbers that a model returns, without scalars such as a loss."""
         result = self.run(model)

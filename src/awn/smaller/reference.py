@@ -164,13 +164,8 @@ def _observe(
     def computed(reader: Reader, layer: nn.Module, inputs: Tensor, result: Tensor) -> Sample:
         return Sample(reader.count(result), reader.results(layer, result, most.get(reader.name, 0)))
 
-    try:
-        with recording(readers.values(), computed) as found:
-            outputs = batch.outputs(model)
-    except Exception as error:
-        raise ArgumentError(
-            f"{argument} has a batch that the model cannot be run on, {batch}: {error}", argument=argument
-        ) from error
+    with recording(readers.values(), computed) as found, batch.naming_errors(argument):
+        outputs = batch.outputs(model)
     return Observed(batch, found, outputs)
 
 
