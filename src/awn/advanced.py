@@ -13,10 +13,13 @@ from awn.core.state import follow_state_dicts_, load_state_dict_
 from awn.core.width import Width
 from awn.smaller.activations import activation_magnitudes, unit_activations
 from awn.smaller.remove import remove_units
+from awn.smaller.repair import Repair, RepairedLayer, repair_
 
 __all__ = [
     "Axis",
     "Importance",
+    "Repair",
+    "RepairedLayer",
     "Resize",
     "Width",
     "WidthGroup",
@@ -34,6 +37,7 @@ __all__ = [
     "produced_by",
     "read_once",
     "remove_units",
+    "repair_",
     "set_units_",
     "unit_activations",
 ]

@@ -12,7 +12,7 @@ from torch.nn.utils import parametrize
 
 from awn.adapt.hidden import Hidden, Refusal
 from awn.adapt.patterns import Patterns, as_list, check_patterns, explicit_groups, matches
-from awn.adapt.preserve import preserve_
+from awn.adapt.preserve import preserve_, unit_energies
 from awn.adapt.report import Adapted, Report, Skipped
 from awn.adapt.rules.recurrent import recurrent_layer
 from awn.adapt.trace import find_hidden
@@ -36,6 +36,7 @@ def adapt_(
     importance: Importance | type[Importance] | None = None,
     quantile: float = 0.9,
     preserve: bool = False,
+    data: Any = None,
     redraw: bool = False,
     example_input: Any = None,
     min_units: int = 1,
@@ -55,7 +56,8 @@ def adapt_(
     A fresh model keeps its own weights: the importance is 1 in the mean square, so that what sums up units varies as
     before. `redraw=True` draws them anew as the paper does, by Kaiming+, and takes the importance as it is. For a
     trained one, `preserve=True` keeps its function: units are sorted by how much they count, and what reads them is
-    divided by the importance.
+    divided by the importance. They count by the norms of their weights or, given `data`, a tensor of inputs or an
+    iterable of batches, by the energy of their contribution there.
 
     >>> import awn
     >>> model = nn.Sequential(nn.Linear(4, 64), nn.ReLU(), nn.Linear(64, 3))
@@ -69,8 +71,7 @@ def adapt_(
     """
     _check_model(model)
     _check_importance(importance, preserve)
-    if preserve and redraw:
-        raise ArgumentError("preserve=True keeps what a model computes, and redraw=True does not: choose one.")
+    _check_start(preserve, redraw, data)
     named = explicit_groups(model, groups)
     paths = {module: path for path, module in model.named_modules()}
     chosen, skipped = _choose(model, named, find_hidden(model, example_input), paths, include, exclude)
@@ -78,11 +79,12 @@ def adapt_(
     _check_cap([*named, *chosen], paths, max_units, preserve)
     limits = {"min_units": min_units, "max_units": max_units, "block": block, "new_units": new_units}
     plans = [_plan(hidden, importance, quantile, limits) for hidden in [*named, *chosen]]
+    energies = {} if data is None else unit_energies(model, {plan.width: plan.axes for plan in plans}, data)
     _connect_all_(model, plans)
     if redraw:
         _redraw_(find_groups(model))
     if preserve:
-        preserve_(find_groups(model))
+        preserve_(find_groups(model), energies)
     follow_state_dicts_(model)
     return _report(model, skipped)
 
@@ -115,6 +117,13 @@ def _check_model(model: nn.Module) -> None:
             f"the model is adaptive already: {adaptive[0].name!r} has a learned width of "
             f"{adaptive[0].width.units} units. Call adapt_ once, on the whole model."
         )
+
+
+def _check_start(preserve: bool, redraw: bool, data: Any) -> None:
+    if preserve and redraw:
+        raise ArgumentError("preserve=True keeps what a model computes, and redraw=True does not: choose one.")
+    if data is not None and not preserve:
+        raise ArgumentError("data orders the units of a trained model: pass preserve=True with it.")
 
 
 def _check_importance(importance: Any, preserve: bool) -> None:

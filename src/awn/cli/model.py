@@ -16,6 +16,10 @@ from awn.errors import ArgumentError
 
 ModelFolder = Annotated[Path, typer.Argument(help="Run or model folder, written by `awn fit`.")]
 ScoringTable = Annotated[Path, typer.Option("--data", help="Table to score on, with the target column.")]
+Repair = Annotated[
+    bool,
+    typer.Option(help="Refit the weights that read the remaining units to the rows of the table, without its target."),
+]
 OutFolder = Annotated[
     Path | None, typer.Option("--out", help="Folder of the smaller model. Default: a new folder beside the model.")
 ]
@@ -88,6 +92,7 @@ def truncate(
     keep: Annotated[float | None, typer.Option(help="Fraction of the units to keep.")] = None,
     units: Annotated[int | None, typer.Option(help="Number of units to keep in each layer.")] = None,
     max_params: Annotated[int | None, typer.Option(help="Maximum number of parameters to keep.")] = None,
+    repair: Repair = True,
     overwrite: Overwrite = False,
     as_json: AsJson = False,
 ) -> None:
@@ -100,7 +105,8 @@ def truncate(
     check_cut(keep, units, max_params)
     found = find_model(model)
     out_folder = free_folder(out_folder, found, "truncated", overwrite)
-    show_smaller(truncate_model(found, data, out_folder, keep=keep, units=units, max_params=max_params), as_json)
+    result = truncate_model(found, data, out_folder, keep=keep, units=units, max_params=max_params, repair=repair)
+    show_smaller(result, as_json)
 
 
 def compress(
@@ -108,6 +114,7 @@ def compress(
     data: ScoringTable,
     out_folder: OutFolder = None,
     max_drop: Annotated[float, typer.Option(help="Largest allowed drop of the score.")] = 0.005,
+    repair: Repair = True,
     overwrite: Overwrite = False,
     as_json: AsJson = False,
 ) -> None:
@@ -120,7 +127,7 @@ def compress(
     check_number("max_drop", max_drop, or_equal=True)
     found = find_model(model)
     out_folder = free_folder(out_folder, found, "compressed", overwrite)
-    show_smaller(compress_model(found, data, out_folder, max_drop=max_drop), as_json)
+    show_smaller(compress_model(found, data, out_folder, max_drop=max_drop, repair=repair), as_json)
 
 
 def export(

@@ -12,16 +12,22 @@ from torch import Tensor
 from awn.core.groups import check_layers, require_groups
 from awn.core.reorder import reorder_
 from awn.errors import ArgumentError
+from awn.smaller.reference import Reference
+from awn.smaller.repair import repair_to_
 from awn.smaller.truncate import ModelT, _copy, _cut_
 
 
 def remove_units(
-    model: ModelT, units: Mapping[str, Sequence[int] | Tensor], *, calibrate: Iterable[Any] | None = None
+    model: ModelT,
+    units: Mapping[str, Sequence[int] | Tensor],
+    *,
+    calibrate: Iterable[Any] | None = None,
+    repair: Any = None,
 ) -> ModelT:
     """A copy without the given units, numbered from 0 in each layer; the others keep their importance.
 
     The remaining units move up, and the weights that read them are scaled to preserve their importance. The copy
-    computes what the model would with the removed units silent.
+    computes what the model would with the removed units silent. `calibrate` and `repair` are those of `awn.truncate`.
 
     >>> import awn
     >>> awn.widths(remove_units(awn.AdaptiveMLP(2, 2), {"hidden.0": range(31)}))    # the most important first
@@ -31,11 +37,15 @@ def remove_units(
     groups = {group.name: group for group in require_groups(smaller)}
     check_layers(list(groups.values()), units)
     kept = {name: _others(name, indices, groups[name].width.units) for name, indices in units.items()}
+    reference = None if repair is None else Reference.of(model, repair)
     for name, stay in kept.items():
         importance = groups[name].width.importance().detach().double()
         order = torch.tensor(stay, device=importance.device)
         reorder_(groups[name], order, importance[order] / importance[: len(order)])
-    return _cut_(smaller, {name: len(stay) for name, stay in kept.items()}, calibrate)
+    _cut_(smaller, {name: len(stay) for name, stay in kept.items()}, calibrate)
+    if reference is not None:
+        repair_to_(reference, smaller, kept=kept)
+    return smaller
 
 
 def _others(name: str, indices: Sequence[int] | Tensor, units: int) -> list[int]:

@@ -22,6 +22,8 @@ from awn.core.importance import round_up
 from awn.core.resize import set_units_
 from awn.errors import ArgumentError, NonFiniteError
 from awn.parallel.unwrap import unwrapped
+from awn.smaller.reference import Reference
+from awn.smaller.repair import repair_to_
 
 ModelT = TypeVar("ModelT", bound=nn.Module)
 Scope = Literal["layer", "global"]
@@ -36,6 +38,7 @@ def truncate(
     max_params: int | None = None,
     scope: Scope = "layer",
     calibrate: Iterable[Any] | None = None,
+    repair: Any = None,
 ) -> ModelT:
     """A copy without the least important units, those at the end of each layer.
 
@@ -43,7 +46,9 @@ def truncate(
     network of at most `max_params` parameters. With `scope="layer"` every layer keeps the same fraction. With
     `scope="global"` all layers are truncated at a common quantile of their importance, and `keep` and `units` refer to
     the total. The remaining units keep their importance, and training can continue: the quantile is lowered to the
-    share that they hold. `calibrate`, batches of inputs, re-estimates the statistics of batch norms.
+    share that they hold. `calibrate`, batches of inputs, re-estimates the statistics of batch norms. `repair`, a tensor
+    of inputs or batches of them, also refits the weights that read the remaining units, so that the copy stays near the
+    model on this data; see `awn.advanced.repair_`.
 
     >>> import awn
     >>> awn.widths(awn.truncate(awn.AdaptiveMLP(2, 2, hidden_layers=2), keep=0.7))
@@ -65,7 +70,8 @@ def truncate(
     else:
         assert max_params is not None
         chosen = _within_parameters(model, ladder, max_params)
-    return _cut(model, chosen, calibrate)
+    reference = None if repair is None else Reference.of(model, repair)
+    return _cut(model, chosen, calibrate, reference)
 
 
 def compress(
@@ -75,11 +81,13 @@ def compress(
     max_drop: float = 0.005,
     scope: Scope = "global",
     calibrate: Iterable[Any] | None = None,
+    repair: Any = None,
 ) -> ModelT:
     """The smallest truncation whose score is at most `max_drop` below that of the model.
 
     `score` takes a model and returns a number, higher is better. The search is a bisection with about log₂(units)
-    evaluations. If the score is not monotonic, the result satisfies `max_drop` but may not be the very smallest.
+    evaluations. If the score is not monotonic, the result satisfies `max_drop` but may not be the very smallest. With
+    `repair`, as in `truncate`, every truncation is repaired before it is scored.
 
     >>> import awn
     >>> model = awn.AdaptiveMLP(2, 2)
@@ -90,13 +98,14 @@ def compress(
     check_number("max_drop", max_drop, or_equal=True)
     batches = None if calibrate is None else list(calibrate)
     ladder = _Ladder(require_groups(model), scope)
+    reference = None if repair is None else Reference.of(model, repair)
     whole = _score(score, model)
     lowest_allowed = whole - max_drop - 1e-9 * max(1.0, abs(whole))  # rounding: a drop from 0.8 to 0.7 is within 0.1
     best = _cut(model, ladder.at(ladder.top), None)
     low, high = 0, ladder.top  # at `low` the score is too low, or no unit is left; at `high` it is good enough
     while high - low > 1:
         middle = (low + high) // 2
-        candidate = _cut(model, ladder.at(middle), batches)
+        candidate = _cut(model, ladder.at(middle), batches, reference)
         if _score(score, candidate) >= lowest_allowed:
             best, high = candidate, middle
         else:
@@ -188,8 +197,11 @@ def _within_parameters(model: nn.Module, ladder: _Ladder, max_params: int) -> Un
     return ladder.at(low)
 
 
-def _cut(model: ModelT, units: Units, calibrate: Iterable[Any] | None) -> ModelT:
-    return _cut_(_copy(model), units, calibrate)
+def _cut(model: ModelT, units: Units, calibrate: Iterable[Any] | None, reference: Reference | None = None) -> ModelT:
+    smaller = _cut_(_copy(model), units, calibrate)
+    if reference is not None:
+        repair_to_(reference, smaller)
+    return smaller
 
 
 def _copy(model: ModelT) -> ModelT:

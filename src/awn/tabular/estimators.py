@@ -136,15 +136,19 @@ class AdaptiveClassifier(ClassifierMixin, NetworkEstimator):  # type: ignore[mis
         chosen: Array = self.classes_[self._outputs(X).argmax(1)]
         return chosen
 
-    def compress(self, X: Any, y: ArrayLike, *, max_drop: float = 0.005) -> AdaptiveClassifier:
-        """A copy with the smallest network whose accuracy on these rows drops by at most `max_drop`."""
+    def compress(self, X: Any, y: ArrayLike, *, max_drop: float = 0.005, repair: Any = None) -> AdaptiveClassifier:
+        """A copy with the smallest network whose accuracy on these rows drops by at most `max_drop`.
+
+        `repair` takes rows, such as those of `fit`; see `awn.compress`.
+        """
         rows, wanted = torch.from_numpy(self.encode(X)), np.asarray(y)
         check_consistent_length(rows, wanted)
 
         def score(model: nn.Module) -> float:
             return self.network_score(model, rows, wanted)
 
-        return self._with(compress(self._adaptive(), score, max_drop=max_drop))
+        network = self._adaptive()
+        return self._with(compress(network, score, max_drop=max_drop, repair=self._rows_to_repair(repair)))
 
     def network_score(self, model: nn.Module, rows: Tensor, y: ArrayLike) -> float:
         """The accuracy of a network for this table, such as a truncated one, on rows that `encode` returned."""
@@ -220,15 +224,19 @@ class AdaptiveRegressor(RegressorMixin, NetworkEstimator):  # type: ignore[misc]
         predicted = self._outputs(X) * self.target_scale_ + self.target_mean_
         return np.asarray(predicted[:, 0] if self._one_target else predicted)
 
-    def compress(self, X: Any, y: ArrayLike, *, max_drop: float = 0.005) -> AdaptiveRegressor:
-        """A copy with the smallest network whose R² on these rows drops by at most `max_drop`."""
+    def compress(self, X: Any, y: ArrayLike, *, max_drop: float = 0.005, repair: Any = None) -> AdaptiveRegressor:
+        """A copy with the smallest network whose R² on these rows drops by at most `max_drop`.
+
+        `repair` takes rows, such as those of `fit`; see `awn.compress`.
+        """
         rows, wanted = torch.from_numpy(self.encode(X)), np.asarray(y, dtype=np.float64)
         check_consistent_length(rows, wanted)
 
         def r2(model: nn.Module) -> float:
             return self.network_score(model, rows, wanted)
 
-        return self._with(compress(self._adaptive(), r2, max_drop=max_drop))
+        network = self._adaptive()
+        return self._with(compress(network, r2, max_drop=max_drop, repair=self._rows_to_repair(repair)))
 
     def network_score(self, model: nn.Module, rows: Tensor, y: ArrayLike) -> float:
         """The R² of a network for this table, such as a truncated one, on rows that `encode` returned."""

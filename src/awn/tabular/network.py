@@ -196,10 +196,20 @@ class NetworkEstimator(NetworkParameters, BaseEstimator):  # type: ignore[misc]
         return copy.deepcopy(self.network_).float()
 
     def truncate(
-        self: SelfT, *, keep: float | None = None, units: int | None = None, max_params: int | None = None
+        self: SelfT,
+        *,
+        keep: float | None = None,
+        units: int | None = None,
+        max_params: int | None = None,
+        repair: Any = None,
     ) -> SelfT:
-        """A copy without the least important units; see `awn.truncate`."""
-        return self._with(truncate(self._adaptive(), keep=keep, units=units, max_params=max_params))
+        """A copy without the least important units; see `awn.truncate`. `repair` takes rows, such as those of `fit`."""
+        rows = self._rows_to_repair(repair)
+        return self._with(truncate(self._adaptive(), keep=keep, units=units, max_params=max_params, repair=rows))
+
+    def _rows_to_repair(self, X: Any) -> torch.Tensor | None:
+        """The inputs of the network for rows, on its device; None for None."""
+        return None if X is None else torch.from_numpy(self.encode(X)).to(next(self.model_.parameters()).device)
 
     def _with(self: SelfT, model: nn.Module) -> SelfT:
         # Everything but the network is shared, since it does not change after fitting.

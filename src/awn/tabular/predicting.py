@@ -40,18 +40,23 @@ def truncate_model(
     keep: float | None = None,
     units: int | None = None,
     max_params: int | None = None,
+    repair: bool = True,
 ) -> dict[str, Any]:
-    """Truncate a model as `awn.truncate` does, score both on a table, and save the smaller one."""
+    """Truncate a model as `awn.truncate` does, repair it on a table, score both there, and save the smaller one."""
 
     def truncated(estimator: Estimator, X: pd.DataFrame, y: pd.Series) -> Estimator:
-        return estimator.truncate(keep=keep, units=units, max_params=max_params)
+        return estimator.truncate(keep=keep, units=units, max_params=max_params, repair=X if repair else None)
 
     return _smaller(model, table, out, truncated)
 
 
-def compress_model(model: Path, table: Path, out: Path, *, max_drop: float) -> dict[str, Any]:
-    """Compress a model by its score on a table, and save the smaller one."""
-    return _smaller(model, table, out, lambda estimator, X, y: estimator.compress(X, y, max_drop=max_drop))
+def compress_model(model: Path, table: Path, out: Path, *, max_drop: float, repair: bool = True) -> dict[str, Any]:
+    """Compress a model by its score on a table, on which every truncation is repaired, and save the smaller one."""
+
+    def compressed(estimator: Estimator, X: pd.DataFrame, y: pd.Series) -> Estimator:
+        return estimator.compress(X, y, max_drop=max_drop, repair=X if repair else None)
+
+    return _smaller(model, table, out, compressed)
 
 
 def _smaller(model: Path, table: Path, out: Path, cut: Callable[[Estimator, Any, Any], Estimator]) -> dict[str, Any]:
