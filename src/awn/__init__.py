@@ -29,6 +29,8 @@ if _typing.TYPE_CHECKING:
     from awn.loss.prior import Anneal as Anneal
     from awn.loss.prior import Prior as Prior
     from awn.nn.mlp import AdaptiveMLP as AdaptiveMLP
+    from awn.smaller.choose import Choice as Choice
+    from awn.smaller.choose import choose as choose
     from awn.smaller.finalize import finalize as finalize
     from awn.smaller.truncate import compress as compress
     from awn.smaller.truncate import truncate as truncate
@@ -42,12 +44,14 @@ __all__ = [
     "Anneal",
     "AwnError",
     "Budget",
+    "Choice",
     "Exponential",
     "PowerLaw",
     "Prior",
     "Sigmoid",
     "__version__",
     "adapt_",
+    "choose",
     "compress",
     "finalize",
     "likelihood",
@@ -72,11 +76,13 @@ _HOMES = {
     "Anneal": "awn.loss.prior",
     "AwnError": "awn.errors",
     "Budget": "awn.loss.budget",
+    "Choice": "awn.smaller.choose",
     "Exponential": "awn.core.importance",
     "PowerLaw": "awn.core.importance",
     "Prior": "awn.loss.prior",
     "Sigmoid": "awn.core.importance",
     "adapt_": "awn.adapt.adapt",
+    "choose": "awn.smaller.choose",
     "compress": "awn.smaller.truncate",
     "finalize": "awn.smaller.finalize",
     "load": "awn.files.model_folder",
