@@ -232,7 +232,7 @@ def _rebuilt(model: ModelT, reference: Reference | None, rungs: Sequence[Rung], 
 def _flops_of(
     model: nn.Module, groups: Sequence[WidthGroup], positions: Mapping[str, int] | None
 ) -> Callable[[Mapping[str, int]], float] | None:
-    """The FLOPs of the adaptive layers for one sample, at given widths; None if a convolution's positions are unknown."""
+    """The FLOPs of the adaptive layers for one sample, at given widths; None if they are unknown for a convolution."""
     convolves = any(axis.tensor.dim() > 2 for group in groups for axis in group.axes)
     if convolves and positions is None:
         return None

@@ -17,6 +17,7 @@ from awn.errors import ArgumentError, NonFiniteError
 Loss = Callable[[Any, Any, Any], Tensor]
 # The standard error of the mean loss comes from the means of about this many chunks of rows.
 _CHUNKS = 50
+_ROWS_AT_A_TIME = 4096  # the activations of many rows may not fit into memory
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +68,8 @@ class HeldOut:
     def of(cls, data: Any, loss: Loss) -> HeldOut:
         """Read `data`: inputs, targets and, optionally, weights, or an iterable of batches of these."""
         if isinstance(data, tuple | list) and data and isinstance(data[0], Tensor):
-            data = [data]
+            given = [tensor for tensor in data if tensor is not None]
+            data = list(zip(*(tensor.split(_ROWS_AT_A_TIME) for tensor in given), strict=True))
         if not isinstance(data, Iterable) or isinstance(data, str | bytes | Tensor | Mapping):
             raise ArgumentError(
                 "held-out data must be (inputs, targets) or batches of them, such as a DataLoader yields; got "
@@ -93,11 +95,13 @@ class HeldOut:
         size = max(1, self.rows // _CHUNKS)
         with evaluating(model):
             for part in self.parts:
-                outputs = part.batch.run(model)
-                for begin in range(0, part.batch.rows, size):
-                    chunk = slice(begin, min(begin + size, part.batch.rows))
+                outputs, count = part.batch.run(model), part.batch.rows
+                # The outputs of some models, such as those for packed sequences, have no row per input.
+                by_row = all(isinstance(each, Tensor) and len(each) == count for each in (outputs, part.target))
+                for begin in range(0, count, size if by_row else count):
+                    chunk = slice(begin, min(begin + size, count)) if by_row else slice(count)
                     means.append(self.loss(*(_rows(each, chunk) for each in (outputs, part.target, part.weight))))
-                    rows.append(chunk.stop - chunk.start)
+                    rows.append(chunk.stop - (chunk.start or 0))
         found = Losses(torch.stack([mean.detach().double().cpu() for mean in means]), torch.tensor(rows).double())
         if not math.isfinite(found.mean):
             raise NonFiniteError(f"the held-out loss is {found.mean}: check the data and the loss.")

@@ -321,6 +321,7 @@ class NetworkEstimator(NetworkParameters, BaseEstimator):  # type: ignore[misc]
             clip=self.clip,
             resize_every=self.resize_every,
             stop_by="loss",  # smoother than the accuracy on few rows
+            choose=self.choose,
             seed=seed,
         )
 

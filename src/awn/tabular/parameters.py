@@ -9,7 +9,7 @@ import numpy as np
 
 from awn.core.importance import Scale
 from awn.training import Callback
-from awn.training.options import ScheduleName
+from awn.training.options import Chooses, ScheduleName
 from awn.training.schedule import Schedule
 
 
@@ -44,6 +44,7 @@ class NetworkParameters:
     clip: float | None = None
     resize_every: int = 1
     validation_fraction: float = 0.1
+    choose: Chooses | None = "smallest"
     fixed_widths: Sequence[int] | None = None
     device: str = "cpu"
     callbacks: Sequence[Callback] = ()

@@ -10,6 +10,7 @@ from typing import Any
 
 from awn.errors import CheckpointError
 from awn.files.write import write_files
+from awn.smaller.choose import Choice
 
 #: The measurements of one epoch, by name.
 EpochRow = dict[str, Any]
@@ -19,7 +20,8 @@ EpochRow = dict[str, Any]
 class History:
     """One row per epoch: the loss and its terms, the score, widths and ν of all layers, learning rate, time.
 
-    `best` marks the epochs after which the state of the model was kept as the best so far.
+    `best` marks the epochs after which the state of the model was kept as the best so far. `choice` is the curve of
+    validation loss against size, with the chosen size, if `fit` chose one.
 
     >>> history = History([{"epoch": 1, "score": 0.9, "widths": {"hidden.0": 231}}])
     >>> history.column("score"), history.widths("hidden.0")
@@ -27,6 +29,7 @@ class History:
     """
 
     rows: list[EpochRow] = field(default_factory=list)
+    choice: Choice[Any] | None = field(default=None, compare=False)
 
     def __len__(self) -> int:
         return len(self.rows)

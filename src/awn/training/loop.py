@@ -24,6 +24,7 @@ from awn.loss.objective import objective, terms
 from awn.loss.prior import Prior, weight_term
 from awn.parallel.collectives import average_, reaching_all, told
 from awn.training.callbacks import Callback
+from awn.training.choosing import choose_width_, tuning_options
 from awn.training.data import Data
 from awn.training.denormals import flush_denormals
 from awn.training.evaluate import Loss, Score, mean_loss
@@ -50,7 +51,10 @@ def fit(
     resume: bool = False,
     optimizer: Optimizer | None = None,
 ) -> History:
-    """Train a model in place, and leave it in the state of its kept epoch: the best on `validation`, or the last.
+    """Train a model in place, then cut it to the smallest size that is as good on `validation`.
+
+    The model is left in the state of its kept epoch: the best on `validation`, or the last without it. An adaptive
+    model is then cut and fine-tuned, unless `options.choose` is None; `history.choice` has the loss at every size.
 
     `loss(output, y, weight)` is the mean negative log-likelihood, such as `awn.likelihood.categorical`.
     `score(model, data)` returns a number, higher is better; the default is minus the loss. With a `folder`, the history
@@ -92,9 +96,32 @@ def fit(
             progress.stop = bool(told(run.parallel, lambda: [progress.stop], 1)[0])
             run.checkpoint()
         run.finish()
+        if validation is not None and _chooses(run):
+            progress.history.choice = choose_width_(
+                run.model,
+                train.x,
+                validation,
+                loss=loss,
+                score=score,
+                seed=options.seed,
+                optimizer=run.optimizer,
+                fine_tune_=partial(
+                    fit, train=train, validation=validation, loss=loss, options=tuning_options(options), prior=prior
+                ),
+            )
         for callback in callbacks:
             callback.on_fit_end(progress)
     return progress.history
+
+
+def _chooses(run: Run) -> bool:
+    """Whether the trained model is to be cut to the smallest size that is as good."""
+    if run.options.choose is None or not run.learns_width:
+        return False
+    if run.parallel is not run.model:
+        _log.info("the width is not chosen, because several processes train; call awn.choose on the trained model")
+        return False
+    return True
 
 
 def _choose_path(run: Run, loss: Loss, callbacks: Sequence[Callback]) -> str:

@@ -15,6 +15,7 @@ ScheduleName = Literal["constant", "cosine", "plateau"]
 StopBy = Literal["score", "loss"]
 Ties = Literal["first", "last"]
 Precision = Literal["auto", "float32", "bfloat16"]
+Chooses = Literal["smallest"]
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,8 @@ class FitOptions:
     epochs the first is kept, or the last, whose layers have had more time to find their width; patience counts from
     the first either way. `by_hand`: None trains an `AdaptiveMLP` without autograd where `fit` knows how, which gives
     the same result in less time; False always uses autograd; True is an error where autograd is needed.
+    `choose="smallest"` cuts an adaptive model after training to the smallest size that is as good on the validation
+    set, see `awn.choose`, and fine-tunes it; None leaves it at the learned width.
 
     >>> FitOptions(epochs=50, schedule="cosine").lr
     0.01
@@ -49,6 +52,7 @@ class FitOptions:
     ties: Ties = "first"
     seed: int = 0
     by_hand: bool | None = None
+    choose: Chooses | None = "smallest"
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size", "resize_every"):
@@ -68,9 +72,10 @@ class FitOptions:
             ("precision", get_args(Precision)),
             ("stop_by", get_args(StopBy)),
             ("ties", get_args(Ties)),
+            ("choose", (*get_args(Chooses), None)),
         ):
             if getattr(self, name) not in known:
-                raise ArgumentError(f"{name} must be one of {', '.join(known)}; got {getattr(self, name)!r}.")
+                raise ArgumentError(f"{name} must be one of {', '.join(map(str, known))}; got {getattr(self, name)!r}.")
 
     def rate_schedule(self) -> Schedule | None:
         """The learning-rate schedule, or None for a constant rate."""

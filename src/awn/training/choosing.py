@@ -1,0 +1,95 @@
+"""After training: cut the network to the smallest size that is as good on the validation set, then fine-tune it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from awn.core.groups import find_groups
+from awn.core.state import load_state_dict_
+from awn.smaller.choose import Choice, choose
+from awn.smaller.readers import find_readers
+from awn.training.data import Data
+from awn.training.evaluate import Loss, Score, mean_loss
+from awn.training.options import FitOptions
+
+# A ladder repairs many networks. Least squares over a few inputs per unit need no more rows.
+_REPAIR_ROWS = 2048
+# A repaired network is near its optimum, so fine-tuning is brief and takes small steps.
+_TUNING_EPOCHS = 15
+_TUNING_RATE = 0.2
+
+
+def choose_width_(
+    model: nn.Module,
+    inputs: Tensor,
+    validation: Data,
+    *,
+    loss: Loss,
+    score: Score | None,
+    seed: int,
+    optimizer: Optimizer | None = None,
+    fine_tune_: Callable[[nn.Module], object],
+) -> Choice[nn.Module]:
+    """Cut a trained model, in place, to the smallest size that is as good on `validation`, and fine-tune it.
+
+    `inputs` are those of the training set, for repairs. `fine_tune_` trains a network in place; its result is kept if
+    the validation loss is lower than before.
+    """
+    repairable, _ = find_readers(model)
+    choice = choose(
+        model,
+        validation,
+        loss,
+        repair=_some(inputs, seed) if repairable else False,
+        score=None if score is None else lambda network: score(network, validation),
+    )
+    if choice.chosen > 0:
+        cut, tuned = choice.model(), choice.model()
+        with _pinned(tuned):
+            fine_tune_(tuned)
+        best = min(cut, tuned, key=lambda network: mean_loss(network.eval(), validation, loss))
+        load_state_dict_(model, best.state_dict(), optimizer)
+    model.eval()
+    return choice
+
+
+def tuning_options(options: FitOptions) -> FitOptions:
+    """The options of a brief fine-tuning after a cut.
+
+    >>> tuning_options(FitOptions(lr=0.01)).lr
+    0.002
+    """
+    return dataclasses.replace(
+        options,
+        epochs=min(_TUNING_EPOCHS, options.epochs),
+        lr=_TUNING_RATE * options.lr,
+        schedule="cosine",
+        patience=None,
+        stop_by="loss",
+        choose=None,
+    )
+
+
+def _some(inputs: Tensor, seed: int) -> Tensor:
+    drawn = torch.randperm(len(inputs), generator=torch.Generator().manual_seed(seed))[:_REPAIR_ROWS]
+    return inputs[drawn.to(inputs.device)]
+
+
+@contextmanager
+def _pinned(model: nn.Module) -> Iterator[None]:
+    """Inside the block, training cannot change the widths."""
+    widths = [group.width for group in find_groups(model)]
+    bounds = [(width.min_units, width.max_units) for width in widths]
+    for width in widths:
+        width.min_units = width.max_units = width.units
+    try:
+        yield
+    finally:
+        for width, (fewest, most) in zip(widths, bounds, strict=True):
+            width.min_units, width.max_units = fewest, most
