@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import Any
 
 import torch
@@ -88,19 +89,20 @@ def repair_(
 def repair_to_(reference: Reference, smaller: nn.Module, *, kept: Kept | None = None, ridge: float = 1e-3) -> Repair:
     """What `repair_` does, with an uncut network that was run on the data already, for several cuts of it."""
     smaller = unwrapped(smaller)
+    reference.check_cut(smaller, kept)
     readers, norms = reference.readers(smaller), BatchNorms.of(smaller)
     cut = _State.of(readers.values(), norms)
     try:
         before = reference.output_error(smaller)
         layers = [_repair_layer_(reference, smaller, reader, kept, ridge) for reader in readers.values()]
-        after = _keep_best_(reference, smaller, norms, cut, before)
+        after, is_repaired = _keep_best_(reference, smaller, norms, cut, before)
     except BaseException:
         cut.restore_()
         raise
-    if after is None:
+    if not is_repaired:
         layers = [_left(one) for one in layers]
     layers += [RepairedLayer(name, False, reason=reason) for name, reason in reference.others.items()]
-    return Repair(tuple(layers), before, before if after is None else after)
+    return Repair(tuple(layers), before, after)
 
 
 def _repair_layer_(
@@ -110,6 +112,8 @@ def _repair_layer_(
     if moments is None:
         reason = "it is called at other positions than in the uncut network"
         return RepairedLayer(reader.name, False, reason=reason)
+    if not moments.is_finite:
+        return RepairedLayer(reader.name, False, reason="its inputs or outputs are not finite on this data")
     now = reader.weights()
     new = moments.solve(now, ridge=ridge).to(now)
     before, after = reference.held_errors(smaller, reader, [now, new], kept)
@@ -126,22 +130,20 @@ def _left(layer: RepairedLayer) -> RepairedLayer:
 
 def _keep_best_(
     reference: Reference, smaller: nn.Module, norms: BatchNorms, cut: _State, before: float
-) -> float | None:
-    """Leave the network in its best state on the held-out data; returns the error, or None if that is the plain cut.
+) -> tuple[float, bool]:
+    """Leave the network in its best state on the held-out data; returns its error, and whether that is a repaired one.
 
     The states are the cut, the repaired network, and both with the batch norms' statistics re-estimated.
     """
     repaired = cut.again()
-    states, errors = [cut, repaired], [before, reference.output_error(smaller)]
-    if norms.norms:
-        for state in (cut, repaired):
-            state.restore_()
-            norms.recalibrate_([observed.batch for observed in reference.fitted])
-            states.append(cut.again())
-            errors.append(reference.output_error(smaller))
-    best = min(range(len(states)), key=errors.__getitem__)
-    states[best].restore_()
-    return errors[best] if states[best] is not cut else None
+    tried = [(before, False, cut), (reference.output_error(smaller), True, repaired)]
+    for state in (cut, repaired) if norms.norms else ():
+        state.restore_()
+        norms.recalibrate_([observed.batch for observed in reference.fitted])
+        tried.append((reference.output_error(smaller), state is repaired, cut.again()))
+    after, is_repaired, best = min(tried, key=itemgetter(0))
+    best.restore_()
+    return after, is_repaired
 
 
 @dataclass(frozen=True, eq=False)
