@@ -61,7 +61,7 @@ class Reference:
 
     @classmethod
     def of(cls, model: nn.Module, data: Any, argument: str = "repair") -> Reference:
-        """Run a model on data, see `awn.basics.batches.read_batches`; the model is left as it is."""
+        """Run a model on data, see `awn.basics.batches.read_batches`. The model does not change."""
         units = {group.name: group.width.units for group in require_groups(model)}
         model = unwrapped(model)
         fitted, held = hold_out(read_batches(data, argument), argument)

@@ -1,4 +1,4 @@
-"""Repair: refit the weights that read a cut network's units, so that it stays near the uncut network on data.
+"""Repair: refit the weights that read a cut network's units, so that it stays close to the uncut network on data.
 
 Ridge least squares, one layer after the other in the order of the forward: each layer is fitted to what it computed in
 the uncut network, from what it reads in the cut network with all layers before it repaired. No labels are needed.
@@ -58,20 +58,20 @@ class Repair:
             for name, *errors, reason in rows
         ]
         any_left = any(not one.repaired for one in self.layers)
-        head = ["layer", "before", "after", "left, because"]
+        head = ["layer", "before", "after", "not repaired, because"]
         return text_table(head if any_left else head[:3], cells if any_left else [row[:3] for row in cells])
 
 
 def repair_(
     smaller: nn.Module, model: nn.Module, data: Any, *, kept: Kept | None = None, ridge: float = 1e-3
 ) -> Repair:
-    """Refit the weights and biases that read the units of a cut network, in place, to stay near the uncut `model`.
+    """Refit the weights and biases that read the units of a cut network, in place, to stay close to the uncut `model`.
 
-    `data` holds inputs: one tensor, or an iterable of batches, of which at most 8,192 rows are read. Every fifth batch
-    is held out: a layer's new weights are kept if its outputs there come nearer to those of the model, and all of them
-    if the network's outputs do. `kept` lists the units of the model that are left in a layer, by the layer's name; by
-    default these are the first ones. `ridge` holds the weights near the present ones. The statistics of batch norms
-    are re-estimated, if that helps.
+    `data` holds inputs: one tensor, or an iterable of batches. At most 8,192 rows are read. Every fifth batch is held
+    out: a layer's new weights are kept if its outputs there get closer to those of the model, and the whole repair is
+    kept if the network's outputs do. `kept` lists, by layer name, the units of the model that remain; the default is
+    the first units of each layer. `ridge` penalises changes of the weights, relative to the mean diagonal of the Gram
+    matrix. The statistics of batch norms are re-estimated, if that brings the outputs closer.
 
     >>> import awn
     >>> _ = torch.manual_seed(0)
@@ -87,7 +87,7 @@ def repair_(
 
 @torch.no_grad()
 def repair_to_(reference: Reference, smaller: nn.Module, *, kept: Kept | None = None, ridge: float = 1e-3) -> Repair:
-    """What `repair_` does, with an uncut network that was run on the data already, for several cuts of it."""
+    """Do what `repair_` does, given a reference, so that several cuts of a network share one run of it."""
     smaller = unwrapped(smaller)
     reference.check_cut(smaller, kept)
     readers, norms = reference.readers(smaller), BatchNorms.of(smaller)
@@ -118,13 +118,13 @@ def _repair_layer_(
     new = moments.solve(now, ridge=ridge).to(now)
     before, after = reference.held_errors(smaller, reader, [now, new], kept)
     if not after < before:
-        return RepairedLayer(reader.name, False, before, before, "its outputs come no nearer")
+        return RepairedLayer(reader.name, False, before, before, "its outputs do not get closer")
     reader.set_weights_(new)
     return RepairedLayer(reader.name, True, before, after)
 
 
 def _left(layer: RepairedLayer) -> RepairedLayer:
-    reason = layer.reason or "the network's outputs come no nearer"
+    reason = layer.reason or "the network's outputs do not get closer"
     return replace(layer, repaired=False, after=layer.before, reason=reason)
 
 
