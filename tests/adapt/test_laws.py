@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import inspect
 import itertools
 import pickle
 from pathlib import Path
@@ -289,6 +290,57 @@ def test_preserve_puts_the_strongest_units_first() -> None:
     for maker, reader in ((0, 2), (2, 4)):  # as the network computes: with weights that are gated
         strength = model[maker].weight.norm(dim=1) * model[reader].weight.norm(dim=0)
         assert (strength.diff() <= 1e-12).all(), maker
+
+
+def test_data_puts_the_units_of_most_energy_first() -> None:
+    """The closed form, E[a²] ‖w‖²; a unit that is silent on the data comes last, though its weights are the largest."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 30), nn.ReLU(), nn.Linear(30, 20), nn.Tanh(), nn.Linear(20, 2))
+    with torch.no_grad():
+        model[0].bias.fill_(3.0)
+        model[0].weight[3] = -100.0
+    x = torch.rand(50, 4)
+    outputs, first = model(x), model[0].weight[3].clone()
+    state = torch.get_rng_state()
+    awn.adapt_(model, preserve=True, data=x)
+    assert torch.equal(state, torch.get_rng_state())
+    torch.testing.assert_close(model(x), outputs)
+    for reader in (2, 4):
+        units = model[:reader](x)[:, : model[reader].in_features]
+        energy = units.square().mean(0) * model[reader].weight.square().sum(0)
+        assert (energy.diff() <= 1e-12).all(), reader
+    assert torch.equal(model[0].weight[29], first)
+
+
+@some_cases
+def test_order_by_data_changes_no_output(name: str) -> None:
+    case = MODELS[name]
+    model, inputs = case.build().double().eval(), case.inputs()
+    before = run(model, inputs)
+    names = list(inspect.signature(model.forward).parameters)
+    batch = inputs if isinstance(inputs, dict) else dict(zip(names, inputs, strict=False))
+    awn.adapt_(model, preserve=True, data=[batch], example_input=inputs if case.example else None)
+    assert awn.widths(model) == case.widths
+    for one, other in zip(run(model, inputs), before, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-7, atol=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"data": torch.zeros(5, 4)}, "pass preserve=True with it"),
+        ({"data": torch.zeros(5, 3), "preserve": True}, "cannot be run on, "),
+        ({"data": torch.zeros(1, 4), "preserve": True}, "at least two rows"),
+        ({"data": torch.full((5, 4), torch.inf), "preserve": True}, "not finite"),
+    ],
+)
+def test_data_that_cannot_order_units_is_refused(options: dict[str, Any], message: str) -> None:
+    model = nn.Sequential(nn.Linear(4, 30), nn.ReLU(), nn.Linear(30, 2))
+    before = snapshot(model)
+    with pytest.raises(awn.AwnError, match=message):
+        awn.adapt_(model, **options)
+    assert_same(before, snapshot(model))
+    assert not any(module._forward_pre_hooks for module in model.modules())
 
 
 def test_a_fresh_model_starts_with_activations_of_the_same_size() -> None:

@@ -432,6 +432,10 @@ def test_truncate_and_compress_show_what_it_costs(run: Run, made: Path) -> None:
     small = json.loads(run("compress", made / "diabetes", "--max-drop", 0.05, *words, "--out", "small").out)
     assert small["after"]["score"] >= small["before"]["score"] - 0.05 - 1e-6
     assert small["after"]["parameters"] < small["before"]["parameters"]
+    cut = ["truncate", made / "diabetes", "--keep", 0.2, *words]
+    repaired, plain = (json.loads(run(*cut, "--out", f"cut{more}", *more).out) for more in ([], ["--no-repair"]))
+    assert repaired["after"]["widths"] == plain["after"]["widths"]
+    assert repaired["after"]["score"] != plain["after"]["score"]
     shown = run("compress", made / "diabetes", *words[:2], "--out", "again")
     assert "before" in shown.out
     assert run("predict", "half", made / "diabetes.csv").code == 0

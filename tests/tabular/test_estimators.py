@@ -413,6 +413,21 @@ def test_truncate_and_compress_give_smaller_copies() -> None:
         estimator.compress(X, y[:5])
 
 
+def test_cuts_are_repaired_on_rows() -> None:
+    X, y = diabetes()
+    estimator = AdaptiveRegressor(**OPTIONS).fit(X, y)
+    before = estimator.predict(X)
+    plain, repaired = (estimator.truncate(keep=0.3, repair=rows) for rows in (None, X))
+    assert repaired.widths_ == plain.widths_
+    errors = [np.square(net.predict(X) - before).sum() for net in (repaired, plain)]
+    assert errors[0] < 0.5 * errors[1]
+    assert np.array_equal(estimator.predict(X), before)
+    with pytest.raises(ValueError, match="at least two rows"):
+        estimator.truncate(keep=0.3, repair=X[:1])
+    small = estimator.compress(X, y, max_drop=0.05, repair=X)
+    assert small.score(X, y) >= estimator.score(X, y) - 0.05 - 1e-6
+
+
 def test_a_regressor_is_compressed_by_its_r2() -> None:
     X, y = diabetes()
     both = np.column_stack([y, -y])

@@ -105,7 +105,9 @@ def read_batches(data: Any, argument: str) -> list[Batch]:
             argument=argument,
         )
     if sum(batch.rows for batch in batches) < 2:
-        raise ArgumentError(f"{argument} needs at least two rows of inputs.", argument=argument)
+        raise ArgumentError(
+            f"{argument} needs at least two rows of inputs. Without them, leave it out.", argument=argument
+        )
     for tensor in itertools.chain.from_iterable(batch.tensors for batch in batches):
         if tensor.is_floating_point() and not torch.isfinite(tensor).all():
             raise ArgumentError(

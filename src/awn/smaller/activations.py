@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
+from awn.basics.batches import evaluating
 from awn.core.groups import WidthGroup, require_groups
 
 
@@ -23,7 +23,7 @@ class ActivationBand:
 def activation_bands(model: nn.Module, inputs: Tensor) -> dict[str, ActivationBand]:
     """The range of every unit's activation over `inputs`, scaled by the unit's importance.
 
-    >>> import awn
+    >>> import awn, torch
     >>> bands = activation_bands(awn.AdaptiveMLP(2, 2), torch.randn(10, 2))
     >>> bool((bands["hidden.0"].low <= bands["hidden.0"].high).all())
     True
@@ -39,7 +39,7 @@ def activation_bands(model: nn.Module, inputs: Tensor) -> dict[str, ActivationBa
 def activation_magnitudes(model: nn.Module, inputs: Tensor) -> dict[str, Tensor]:
     """The mean absolute activation of every unit over `inputs`, before the importance scales it.
 
-    >>> import awn
+    >>> import awn, torch
     >>> model = awn.AdaptiveMLP(2, 2)
     >>> magnitudes = activation_magnitudes(model, torch.randn(10, 2))
     >>> weakest = magnitudes["hidden.0"].argsort()[:100]
@@ -52,19 +52,16 @@ def activation_magnitudes(model: nn.Module, inputs: Tensor) -> dict[str, Tensor]
 def unit_activations(model: nn.Module, inputs: Tensor) -> dict[str, Tensor]:
     """The activations of every layer's units over `inputs`, [positions, units], before the importance scales them.
 
-    >>> import awn
+    >>> import awn, torch
     >>> unit_activations(awn.AdaptiveMLP(2, 2), torch.randn(10, 2))["hidden.0"].shape
     torch.Size([10, 231])
     """
     found: dict[str, Tensor] = {}
     hooks = [_note_inputs(group, found) for group in require_groups(model)]
-    modes = [(module, module.training) for module in model.modules()]
     try:
-        with torch.no_grad():
-            model.eval()(inputs)
+        with evaluating(model):
+            model(inputs)
     finally:
-        for module, training in modes:
-            module.training = training
         for hook in hooks:
             hook.remove()
     return found

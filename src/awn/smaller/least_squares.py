@@ -38,6 +38,11 @@ class Moments:
         self.gram.addmm_(x.T, x)
         self.cross.addmm_(x.T, z)
 
+    @property
+    def is_finite(self) -> bool:
+        """Whether all rows were."""
+        return bool(torch.isfinite(self.gram.diagonal()).all() and torch.isfinite(self.cross).all())
+
     def solve(self, now: Tensor, columns: Tensor | None = None, ridge: float = 1e-3) -> Tensor:
         """The weights W with the least ‖X W − Z‖² + λ ‖W − now‖², where λ is `ridge` times the mean diagonal of G.
 

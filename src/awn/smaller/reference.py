@@ -48,6 +48,8 @@ class Reference:
     {'hidden.1': (232, 231), 'output': (232, 3)}
     """
 
+    #: The units of every layer of the uncut network.
+    units: Mapping[str, int]
     #: The readers, in the order of their first calls.
     order: tuple[str, ...]
     #: The layers that read units and cannot be repaired, with the reason.
@@ -59,8 +61,8 @@ class Reference:
 
     @classmethod
     def of(cls, model: nn.Module, data: Any, argument: str = "repair") -> Reference:
-        """Run a model on data, see `awn.basics.batches.read_batches`; the model is left as it is."""
-        require_groups(model)
+        """Run a model on data, see `awn.basics.batches.read_batches`. The model does not change."""
+        units = {group.name: group.width.units for group in require_groups(model)}
         model = unwrapped(model)
         fitted, held = hold_out(read_batches(data, argument), argument)
         readers, others = find_readers(model)
@@ -74,7 +76,16 @@ class Reference:
             raise ArgumentError(f"{type(model).__name__} returns no tensors, so its repair could not be checked.")
         order = tuple(dict.fromkeys(name for one in observed[: len(fitted)] for name in one.results))
         others |= {name: "it was not called on this data" for name in readers if name not in order}
-        return cls(order, others, most, tuple(observed[: len(fitted)]), tuple(observed[len(fitted) :]))
+        return cls(units, order, others, most, tuple(observed[: len(fitted)]), tuple(observed[len(fitted) :]))
+
+    def check_cut(self, smaller: nn.Module, kept: Kept | None) -> None:
+        """Raise for a network that is no cut of this one, or that has other units than `kept` lists."""
+        units = {group.name: group.width.units for group in require_groups(smaller)}
+        if units.keys() != self.units.keys() or any(units[name] > self.units[name] for name in units):
+            raise ArgumentError(f"a network with the widths {units} is no cut of one with {dict(self.units)}.")
+        for name, stay in (kept or {}).items():
+            if name not in units or len(stay) != units[name] or not all(0 <= unit < self.units[name] for unit in stay):
+                raise ArgumentError(f"kept[{name!r}] does not list the units of the model that are left in that layer.")
 
     def readers(self, smaller: nn.Module) -> dict[str, Reader]:
         """The readers of a cut of the network, in the order of their first calls."""

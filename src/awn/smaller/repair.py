@@ -1,4 +1,4 @@
-"""Repair: refit the weights that read a cut network's units, so that it stays near the uncut network on data.
+"""Repair: refit the weights that read a cut network's units, so that it stays close to the uncut network on data.
 
 Ridge least squares, one layer after the other in the order of the forward: each layer is fitted to what it computed in
 the uncut network, from what it reads in the cut network with all layers before it repaired. No labels are needed.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import Any
 
 import torch
@@ -57,20 +58,20 @@ class Repair:
             for name, *errors, reason in rows
         ]
         any_left = any(not one.repaired for one in self.layers)
-        head = ["layer", "before", "after", "left, because"]
+        head = ["layer", "before", "after", "not repaired, because"]
         return text_table(head if any_left else head[:3], cells if any_left else [row[:3] for row in cells])
 
 
 def repair_(
     smaller: nn.Module, model: nn.Module, data: Any, *, kept: Kept | None = None, ridge: float = 1e-3
 ) -> Repair:
-    """Refit the weights and biases that read the units of a cut network, in place, to stay near the uncut `model`.
+    """Refit the weights and biases that read the units of a cut network, in place, to stay close to the uncut `model`.
 
-    `data` holds inputs: one tensor, or an iterable of batches, of which at most 8,192 rows are read. Every fifth batch
-    is held out: a layer's new weights are kept if its outputs there come nearer to those of the model, and all of them
-    if the network's outputs do. `kept` lists the units of the model that are left in a layer, by the layer's name; by
-    default these are the first ones. `ridge` holds the weights near the present ones. The statistics of batch norms
-    are re-estimated, if that helps.
+    `data` holds inputs: one tensor, or an iterable of batches. At most 8,192 rows are read. Every fifth batch is held
+    out: a layer's new weights are kept if its outputs there get closer to those of the model, and the whole repair is
+    kept if the network's outputs do. `kept` lists, by layer name, the units of the model that remain; the default is
+    the first units of each layer. `ridge` penalises changes of the weights, relative to the mean diagonal of the Gram
+    matrix. The statistics of batch norms are re-estimated, if that brings the outputs closer.
 
     >>> import awn
     >>> _ = torch.manual_seed(0)
@@ -86,21 +87,22 @@ def repair_(
 
 @torch.no_grad()
 def repair_to_(reference: Reference, smaller: nn.Module, *, kept: Kept | None = None, ridge: float = 1e-3) -> Repair:
-    """What `repair_` does, with an uncut network that was run on the data already, for several cuts of it."""
+    """Do what `repair_` does, given a reference, so that several cuts of a network share one run of it."""
     smaller = unwrapped(smaller)
+    reference.check_cut(smaller, kept)
     readers, norms = reference.readers(smaller), BatchNorms.of(smaller)
     cut = _State.of(readers.values(), norms)
     try:
         before = reference.output_error(smaller)
         layers = [_repair_layer_(reference, smaller, reader, kept, ridge) for reader in readers.values()]
-        after = _keep_best_(reference, smaller, norms, cut, before)
+        after, is_repaired = _keep_best_(reference, smaller, norms, cut, before)
     except BaseException:
         cut.restore_()
         raise
-    if after is None:
+    if not is_repaired:
         layers = [_left(one) for one in layers]
     layers += [RepairedLayer(name, False, reason=reason) for name, reason in reference.others.items()]
-    return Repair(tuple(layers), before, before if after is None else after)
+    return Repair(tuple(layers), before, after)
 
 
 def _repair_layer_(
@@ -110,38 +112,38 @@ def _repair_layer_(
     if moments is None:
         reason = "it is called at other positions than in the uncut network"
         return RepairedLayer(reader.name, False, reason=reason)
+    if not moments.is_finite:
+        return RepairedLayer(reader.name, False, reason="its inputs or outputs are not finite on this data")
     now = reader.weights()
     new = moments.solve(now, ridge=ridge).to(now)
     before, after = reference.held_errors(smaller, reader, [now, new], kept)
     if not after < before:
-        return RepairedLayer(reader.name, False, before, before, "its outputs come no nearer")
+        return RepairedLayer(reader.name, False, before, before, "its outputs do not get closer")
     reader.set_weights_(new)
     return RepairedLayer(reader.name, True, before, after)
 
 
 def _left(layer: RepairedLayer) -> RepairedLayer:
-    reason = layer.reason or "the network's outputs come no nearer"
+    reason = layer.reason or "the network's outputs do not get closer"
     return replace(layer, repaired=False, after=layer.before, reason=reason)
 
 
 def _keep_best_(
     reference: Reference, smaller: nn.Module, norms: BatchNorms, cut: _State, before: float
-) -> float | None:
-    """Leave the network in its best state on the held-out data; returns the error, or None if that is the plain cut.
+) -> tuple[float, bool]:
+    """Leave the network in its best state on the held-out data; returns its error, and whether that is a repaired one.
 
     The states are the cut, the repaired network, and both with the batch norms' statistics re-estimated.
     """
     repaired = cut.again()
-    states, errors = [cut, repaired], [before, reference.output_error(smaller)]
-    if norms.norms:
-        for state in (cut, repaired):
-            state.restore_()
-            norms.recalibrate_([observed.batch for observed in reference.fitted])
-            states.append(cut.again())
-            errors.append(reference.output_error(smaller))
-    best = min(range(len(states)), key=errors.__getitem__)
-    states[best].restore_()
-    return errors[best] if states[best] is not cut else None
+    tried = [(before, False, cut), (reference.output_error(smaller), True, repaired)]
+    for state in (cut, repaired) if norms.norms else ():
+        state.restore_()
+        norms.recalibrate_([observed.batch for observed in reference.fitted])
+        tried.append((reference.output_error(smaller), state is repaired, cut.again()))
+    after, is_repaired, best = min(tried, key=itemgetter(0))
+    best.restore_()
+    return after, is_repaired
 
 
 @dataclass(frozen=True, eq=False)

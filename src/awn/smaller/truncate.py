@@ -47,8 +47,8 @@ def truncate(
     `scope="global"` all layers are truncated at a common quantile of their importance, and `keep` and `units` refer to
     the total. The remaining units keep their importance, and training can continue: the quantile is lowered to the
     share that they hold. `calibrate`, batches of inputs, re-estimates the statistics of batch norms. `repair`, a tensor
-    of inputs or batches of them, also refits the weights that read the remaining units, so that the copy stays near the
-    model on this data; see `awn.advanced.repair_`.
+    of inputs or batches of them, also refits the weights that read the remaining units, so that the copy stays close to
+    the model on this data; see `awn.advanced.repair_`.
 
     >>> import awn
     >>> awn.widths(awn.truncate(awn.AdaptiveMLP(2, 2, hidden_layers=2), keep=0.7))

@@ -122,7 +122,7 @@ class NetworkEstimator(NetworkParameters, BaseEstimator):  # type: ignore[misc]
             folder=folder,
             resume=resume,
         )
-        self._finish()
+        self._finish(data.x)
 
     def _train_on(self, rows: TrainingRows, outputs: int, criterion: Criterion) -> None:
         """Train for one epoch; the first call also fits the preprocessing and builds the network."""
@@ -154,13 +154,17 @@ class NetworkEstimator(NetworkParameters, BaseEstimator):  # type: ignore[misc]
             optimizer=self._optimizer,
         )
         self.history_ = History([*self.history_, *({**row, "epoch": done + row["epoch"]} for row in more)])
-        self._finish()
+        self._finish(data.x)
 
-    def _finish(self) -> None:
-        """Truncate the network to `max_params`, which the budget only approximates, and finalize it for prediction."""
+    def _finish(self, rows: torch.Tensor | None = None) -> None:
+        """Truncate the network to `max_params`, which the budget only approximates, and finalize it for prediction.
+
+        The truncated network is repaired on the training rows.
+        """
         groups = find_groups(self.model_)
         if groups and self.max_params is not None and count_parameters(self.model_) > self.max_params:
-            self.model_ = truncate(self.model_, max_params=self.max_params, scope="global")
+            enough = rows if rows is not None and len(rows) > 1 else None
+            self.model_ = truncate(self.model_, max_params=self.max_params, scope="global", repair=enough)
             self._optimizer = None
         self.widths_ = widths(self.model_)
         self.n_iter_ = len(self.history_)
