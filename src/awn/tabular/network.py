@@ -49,6 +49,8 @@ Array = NDArray[Any]
 _FEWEST_VALIDATION_ROWS = 5
 # For fewer rows, the prior on the weights is widened so that it does not outweigh the data.
 _FEW_ROWS = 500
+# Unless the user sets the number of epochs, training takes about this many steps.
+_STEPS, _FEWEST_EPOCHS, _MOST_EPOCHS = 8000, 10, 300
 
 
 @dataclass(frozen=True)
@@ -316,7 +318,7 @@ class NetworkEstimator(NetworkParameters, BaseEstimator):  # type: ignore[misc]
 
     def _options(self, seed: int, rows: int) -> FitOptions:
         return FitOptions(
-            epochs=self.epochs,
+            epochs=self._epochs(rows),
             batch_size=self._batch_size(rows),
             lr=self.lr,
             width_lr=self.width_lr,
@@ -328,6 +330,11 @@ class NetworkEstimator(NetworkParameters, BaseEstimator):  # type: ignore[misc]
             choose=self.choose,
             seed=seed,
         )
+
+    def _epochs(self, rows: int) -> int:
+        """About as many steps for every table, within limits."""
+        steps = math.ceil(rows / self._batch_size(rows))
+        return max(_FEWEST_EPOCHS, min(_MOST_EPOCHS, _STEPS // steps)) if self.epochs is None else self.epochs
 
     def _batch_size(self, rows: int) -> int:
         """Smaller batches for smaller tables, so that an epoch has enough steps."""

@@ -27,8 +27,8 @@ class NetworkParameters:
     hidden_layers: int = 2
     _: KW_ONLY
     activation: str = "relu"
-    units: int = 128
-    scale: Scale = "unit"
+    units: int = 64
+    scale: Scale = "anchored"
     quantile: float = 0.9
     max_units: int | None = None
     max_params: int | None = None
@@ -36,14 +36,14 @@ class NetworkParameters:
     dropout: float = 0.0
     batch_norm: bool = False
     lr: float = 0.01
-    width_lr: float | None = None
+    width_lr: float | None = 0.05
     batch_size: int | None = None
-    epochs: int = 200
-    patience: int | None = 20
-    schedule: ScheduleName | Schedule = "plateau"
+    epochs: int | None = None
+    patience: int | None = None
+    schedule: ScheduleName | Schedule = "cosine"
     clip: float | None = None
     resize_every: int = 1
-    validation_fraction: float = 0.1
+    validation_fraction: float = 0.2
     choose: Chooses | None = "smallest"
     fixed_widths: Sequence[int] | None = None
     device: str = "cpu"
