@@ -110,8 +110,12 @@ def fixed_steps(model: nn.Module, optimizer: Optimizer, x: Tensor, y: Tensor, *,
 
 def fit_steps(model: nn.Module, x: Tensor, y: Tensor, *, steps: int, by_hand: bool) -> Work:
     """So many steps through `awn.training.fit`: an epoch of it, from the start to the end."""
-    data = Data(x.repeat(steps, 1), y.repeat(steps))
-    options = FitOptions(epochs=1, batch_size=len(x), lr=_LEARNING_RATE, patience=None, by_hand=by_hand)
+    return fit_data(model, Data(x.repeat(steps, 1), y.repeat(steps)), len(x), by_hand=by_hand)
+
+
+def fit_data(model: nn.Module, data: Data, batch: int, *, by_hand: bool) -> Work:
+    """An epoch of `awn.training.fit`, from the start to the end."""
+    options = FitOptions(epochs=1, batch_size=batch, lr=_LEARNING_RATE, patience=None, by_hand=by_hand)
     return lambda: fit(model, data, loss=likelihood.categorical, options=options)
 
 

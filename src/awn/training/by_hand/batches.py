@@ -42,13 +42,17 @@ def batches(data: Data, rows: Sequence[Tensor], classes: int | None, lead: int) 
     for chunk in _alike(rows, at_once=max(1, _NUMBERS_AT_ONCE // max(1, rows[0].numel() * (data.x.shape[1] + 1)))):
         count, samples, order = len(chunk), len(chunk[0]), torch.cat(list(chunk))
         xs, xs_t = _inputs(source, order, samples, lead, few)
-        shares = None if data.weight is None else data.weight.index_select(0, order).div_(samples).view(count, 1, samples)
+        shares = (
+            None if data.weight is None else data.weight.index_select(0, order).div_(samples).view(count, 1, samples)
+        )
         targets = data.y.index_select(0, order).view(count, samples, -1).transpose(1, 2)
         if classes is None:
             targets = targets.contiguous()
         else:
             spread = torch.zeros(count, classes, samples, dtype=data.x.dtype)
-            targets = spread.scatter_(1, targets, -1 / samples) if shares is None else spread.scatter_(1, targets, -shares)
+            targets = (
+                spread.scatter_(1, targets, -1 / samples) if shares is None else spread.scatter_(1, targets, -shares)
+            )
         parts = [None] * count if shares is None else shares.view(count, samples).unbind()
         yield from map(Batch, xs, xs_t, targets.unbind(), targets.view(count, -1).unbind(), parts)
 
