@@ -23,7 +23,7 @@ from awn.loss.prior import Anneal
 from awn.nn.activations import ACTIVATIONS
 from awn.training import Callback, Cosine, Data, FitOptions, History, Progress, fit
 from awn.training import run as run_module
-from awn.training.by_hand import activations
+from awn.training.by_hand import activations, products
 from awn.training.by_hand.activations import activation_by_hand, by_autograd
 from awn.training.by_hand.layout import FIRST, GRADIENT, SECOND, WEIGHT, Buffers
 from awn.training.by_hand.optimizers import FlatAdam
@@ -565,3 +565,51 @@ def test_what_callbacks_change_between_epochs_counts() -> None:
         history = fit(model, double, loss=awn.likelihood.categorical, options=options, callbacks=[Change()])
         results.append((comparable(history), dict(model.state_dict())))
     assert_close(results[0], results[1], 1e-9)
+
+
+# Products
+
+
+def padded(rows: int, columns: int) -> Tensor:
+    return torch.randn(rows, columns + 5, generator=torch.Generator().manual_seed(rows))[:, :columns]
+
+
+MATRICES: dict[str, Any] = {
+    "rows": lambda rows, columns: padded(rows, columns).contiguous(),
+    "columns": lambda rows, columns: padded(columns, rows).contiguous().t(),
+    "rows with gaps": padded,
+    "columns with gaps": lambda rows, columns: padded(columns, rows).t(),
+}
+
+
+@pytest.mark.parametrize("right", MATRICES)
+@pytest.mark.parametrize("left", MATRICES)
+def test_a_product_by_onednn_is_the_product(left: str, right: str) -> None:
+    product = products.by_onednn()
+    if product is None:
+        pytest.skip("this torch has no such operation")
+    a, b = MATRICES[left](23, 40), MATRICES[right](40, 16)
+    out = padded(23, 16)
+    with torch.inference_mode():
+        product(a, b, out=out)
+    assert_close(out, (a.double() @ b.double()).float(), 1e-5)
+
+
+def test_a_training_by_onednn_is_that_of_torch_mm(monkeypatch: pytest.MonkeyPatch) -> None:
+    if products.by_onednn() is None:
+        pytest.skip("this torch has no such operation")
+    results = []
+    for faster in (False, True):
+        monkeypatch.setattr(products, "_onednn_is_faster", lambda faster=faster: faster)
+        monkeypatch.setattr(products, "_LARGE", 0)
+        model = network()
+        history = train(model, replace(LONG, epochs=2, by_hand=True))
+        results.append((comparable(history), dict(model.state_dict())))
+    assert_close(results[0], results[1], 1e-3)
+
+
+def test_without_onednn_products_go_the_public_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(products, "_onednn_is_faster", lambda: True)
+    monkeypatch.setattr(products, "by_onednn", lambda: None)
+    assert products.product_for(10**9, torch.float32) is torch.mm
+    assert products.product_for(10**9, torch.float64) is torch.mm

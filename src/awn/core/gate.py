@@ -94,8 +94,8 @@ class Gated:
 
     def _product(self, name: str) -> Tensor | None:
         self._check_writes()
-        if "_products" in self.__dict__:  # inside read_once
-            return self.__dict__["_products"][name]  # type: ignore[no-any-return]
+        if (products := self.__dict__.get("_products")) is not None:  # inside read_once, perhaps of another thread
+            return products[name]  # type: ignore[no-any-return]
         weight: Tensor | None = self._parameters.get(name)
         for gate in self._gates[name] if weight is not None else ():
             assert weight is not None

@@ -27,7 +27,7 @@ from awn.training.callbacks import Callback
 from awn.training.choosing import choose_width_, tuning_options
 from awn.training.data import Data
 from awn.training.denormals import flush_denormals
-from awn.training.evaluate import Loss, Score, mean_loss
+from awn.training.evaluate import Loss, Score, score_and_loss
 from awn.training.history import History
 from awn.training.options import FitOptions
 from awn.training.run import Run
@@ -210,11 +210,7 @@ def _judge(run: Run, validation: Data | None, score: Score | None, loss: Loss) -
         return {}
     model = run.model.eval()
 
-    def judge() -> list[float]:
-        found = mean_loss(model, validation, loss)
-        return [-found if score is None else score(model, validation), found]
-
-    merit, found = told(run.parallel, judge, how_many=2)
+    merit, found = told(run.parallel, lambda: [*score_and_loss(model, validation, score, loss)], how_many=2)
     return {"score": merit, "validation_loss": found}
 
 

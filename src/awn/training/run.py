@@ -109,7 +109,7 @@ class Run:
             )
         order = torch.randperm(samples, generator=self.shuffling).to(self.train.x.device)
         for rows in order.tensor_split(number):
-            own = rows.tensor_split(self.ranks)[self.rank]
+            own = rows if self.ranks == 1 else rows.tensor_split(self.ranks)[self.rank]
             yield own, len(own) * self.ranks / len(rows)
 
     def draw_apart(self) -> None:

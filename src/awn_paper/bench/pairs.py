@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from awn.core.groups import connect_, find_groups
 from awn.core.importance import Exponential
 from awn.core.resize import resize_
 from awn.core.width import Width
+from awn.datasets import spiral_hard, split
 from awn.loss import likelihood
 from awn.loss.objective import objective
 from awn.loss.param_groups import param_groups
@@ -28,10 +30,11 @@ from awn.nn.mlp import AdaptiveMLP
 from awn.training import Data, FitOptions, fit
 from awn.training.by_hand.epoch import make_network
 from awn.training.by_hand.structure import Structure
+from awn.training.evaluate import accuracy
 from awn.training.run import Run
 
-# Small enough that no width changes by itself while it is timed.
-_LEARNING_RATE = 1e-6
+# Small enough that no width changes by itself in the thousands of steps of a measurement.
+_LEARNING_RATE = 1e-8
 _SAMPLES = 10_000
 
 
@@ -107,9 +110,26 @@ def fixed_steps(model: nn.Module, optimizer: Optimizer, x: Tensor, y: Tensor, *,
 
 def fit_steps(model: nn.Module, x: Tensor, y: Tensor, *, steps: int, by_hand: bool) -> Work:
     """So many steps through `awn.training.fit`: an epoch of it, from the start to the end."""
-    data = Data(x.repeat(steps, 1), y.repeat(steps))
-    options = FitOptions(epochs=1, batch_size=len(x), lr=_LEARNING_RATE, patience=None, by_hand=by_hand)
+    return fit_data(model, Data(x.repeat(steps, 1), y.repeat(steps)), len(x), by_hand=by_hand)
+
+
+def fit_data(model: nn.Module, data: Data, batch: int, *, by_hand: bool) -> Work:
+    """An epoch of `awn.training.fit`, from the start to the end."""
+    options = FitOptions(epochs=1, batch_size=batch, lr=_LEARNING_RATE, patience=None, by_hand=by_hand)
     return lambda: fit(model, data, loss=likelihood.categorical, options=options)
+
+
+def spiral_epoch(*, by_hand: bool, quick: bool = False) -> Work:
+    """An epoch of `fit` on SpiralHard, from the start to the end, with the validation set scored by accuracy."""
+    train, validation, _ = split(spiral_hard(per_class=50 if quick else 5000))
+    model = AdaptiveMLP(2, 2, hidden_layers=4, activation="relu6", generator=torch.Generator().manual_seed(0))
+    options = FitOptions(epochs=1, batch_size=128, lr=0.01, by_hand=by_hand)
+
+    def work() -> None:
+        data = Data(*train), Data(*validation)
+        fit(copy.deepcopy(model), *data, loss=likelihood.categorical, score=accuracy, options=options)
+
+    return work
 
 
 def changing_steps(model: AdaptiveMLP, x: Tensor, y: Tensor, *, steps: int) -> Work:

@@ -23,6 +23,7 @@ from awn_paper.bench.pairs import (
     fixed_step,
     fixed_steps,
     mlp,
+    spiral_epoch,
 )
 
 TITLE = "A training step, adaptive / fixed"
@@ -58,7 +59,7 @@ def run(*, quick: bool = False) -> list[dict[str, Any]]:
                     row[name] = ratio(seconds[name], plain)
                     row[f"{name}, middle half"] = middle_half(seconds[name], plain)
                 rows.append(row)
-    return rows + by_hand_rows(quick=quick)
+    return [*rows, *by_hand_rows(quick=quick), epoch_row(quick=quick)]
 
 
 def by_hand_rows(*, quick: bool = False) -> list[dict[str, Any]]:
@@ -92,6 +93,24 @@ def by_hand_rows(*, quick: bool = False) -> list[dict[str, Any]]:
             row[f"{kind}, middle half"] = middle_half(seconds[kind], plain)
         rows.append(row)
     return rows
+
+
+def epoch_row(*, quick: bool = False) -> dict[str, Any]:
+    """SpiralHard with four hidden layers, on one thread: an epoch through `fit`, with its evaluation.
+
+    Both paths start from the same model in every turn, and score the validation set by accuracy.
+    """
+    with threads(1):
+        works = {name: spiral_epoch(by_hand=name == "by hand", quick=quick) for name in ("by hand", "by autograd")}
+        seconds = in_turns(works, repetitions=2 if quick else 21, burst=0.001)
+    hand, autograd = seconds["by hand"], seconds["by autograd"]
+    return {
+        "network": "SpiralHard, 4 hidden layers, an epoch with evaluation",
+        "threads": 1,
+        "autograd, ms": round(1e3 * statistics.median(autograd), 1),
+        "by hand / by autograd": ratio(hand, autograd),
+        "by hand / by autograd, middle half": middle_half(hand, autograd),
+    }
 
 
 def _steps_for(step: Work) -> int:

@@ -35,21 +35,24 @@ def batches(data: Data, rows: Sequence[Tensor], classes: int | None, lead: int) 
     >>> data = Data(torch.tensor([[1.0], [2.0], [3.0]]), torch.tensor([0, 1, 1]))
     >>> first, second = batches(data, [torch.tensor([2, 0]), torch.tensor([1])], classes=2, lead=1)
     >>> first.x, first.target
-    (tensor([[1., 1.], [3., 1.]]), tensor([[-0.0000, -0.5000], [-0.5000, -0.0000]]))
+    (tensor([[1., 1.], [3., 1.]]), tensor([[ 0.0000, -0.5000], [-0.5000,  0.0000]]))
     """
     few = lead + data.x.shape[1] < FEW_INPUTS
     source = data.x.t().contiguous() if few else data.x
-    eye = None if classes is None else torch.eye(classes, dtype=data.x.dtype).neg_()
     for chunk in _alike(rows, at_once=max(1, _NUMBERS_AT_ONCE // max(1, rows[0].numel() * (data.x.shape[1] + 1)))):
         count, samples, order = len(chunk), len(chunk[0]), torch.cat(list(chunk))
         xs, xs_t = _inputs(source, order, samples, lead, few)
-        shares = None if data.weight is None else data.weight[order].div_(samples).view(count, 1, samples)
-        if eye is None:
-            targets = data.y[order].view(count, samples, -1).transpose(1, 2).contiguous()
+        shares = (
+            None if data.weight is None else data.weight.index_select(0, order).div_(samples).view(count, 1, samples)
+        )
+        targets = data.y.index_select(0, order).view(count, samples, -1).transpose(1, 2)
+        if classes is None:
+            targets = targets.contiguous()
         else:
-            # [classes, count · samples] → [count, classes, samples]
-            spread = eye.index_select(1, data.y[order]).view(-1, count, samples).transpose(0, 1).contiguous()
-            targets = spread.div_(samples) if shares is None else spread.mul_(shares)
+            spread = torch.zeros(count, classes, samples, dtype=data.x.dtype)
+            targets = (
+                spread.scatter_(1, targets, -1 / samples) if shares is None else spread.scatter_(1, targets, -shares)
+            )
         parts = [None] * count if shares is None else shares.view(count, samples).unbind()
         yield from map(Batch, xs, xs_t, targets.unbind(), targets.view(count, -1).unbind(), parts)
 

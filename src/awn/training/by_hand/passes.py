@@ -19,6 +19,7 @@ from torch import Tensor
 from awn.training.by_hand.activations import Activation
 from awn.training.by_hand.importances import Importances
 from awn.training.by_hand.layout import GRADIENT, WEIGHT, Array, Buffers
+from awn.training.by_hand.products import product_for
 
 # The dot product of each two rows: faster than torch.linalg.vecdot on one thread. NumPy 1 has no vecdot.
 dot_rows: Any = getattr(np, "vecdot", partial(np.einsum, "ij,ij->i"))
@@ -97,8 +98,9 @@ class HiddenUnits:
 class Weights:
     """A layer's weight and gradient, with the gate if it is on the weight."""
 
-    def __init__(self, block: Tensor, row: Tensor | None, df: Tensor | None) -> None:
+    def __init__(self, block: Tensor, samples: int, row: Tensor | None, df: Tensor | None) -> None:
         self.weight, self.gradient = block[WEIGHT], block[GRADIENT]
+        self.mm = product_for(self.weight.numel() * samples, block.dtype)
         #: The importances, as a row, if the gate is here; `df` takes their gradient.
         # A gated weight is small, so NumPy gates it.
         self.row: Array | None = None if row is None else row.numpy()
@@ -111,17 +113,17 @@ class Weights:
         """The product with the inputs."""
         if self.row is not None:
             np.multiply(self.arrays[0], self.row, out=self.arrays[2])
-        torch.mm(self.used, x, out=out)
+        self.mm(self.used, x, out=out)
 
     def backward(self, d: Tensor, x_t: Tensor, whole: Tensor | None) -> None:
         """The gradient of the weight, and to `whole` that of the inputs."""
-        torch.mm(d, x_t, out=self.gradient)
+        self.mm(d, x_t, out=self.gradient)
         if self.row is not None:
             weight, gradient, _ = self.arrays
             np.add.reduce(weight * gradient, 0, out=self.df)
             np.multiply(gradient, self.row, out=gradient)
         if whole is not None:
-            torch.mm(self.used_t, d, out=whole)
+            self.mm(self.used_t, d, out=whole)
 
 
 class Passes:
@@ -149,7 +151,7 @@ class Passes:
             on_weight = number > 0 and block.shape[1] < samples
             read = slice(block.shape[2])
             gate = (f[number - 1, read], df[number - 1, read]) if on_weight else (None, None)
-            self.weights.append(Weights(block, *gate))
+            self.weights.append(Weights(block, samples, *gate))
         for number, (block, above) in enumerate(itertools.pairwise(blocks)):
             slots = block.shape[1]
             units = slice(lead, lead + slots)
