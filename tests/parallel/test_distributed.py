@@ -48,6 +48,9 @@ TRAININGS: dict[str, dict[str, Any]] = {
     "small buckets": {"options": {"bucket_cap_mb": 0.001}},
     "communication hook": {"hook": True},
     "shared width": {"model": {"hidden_layers": 3, "shared_width": True}},
+    "ordered": {"model": {"ordered": 0.7}},
+    "ordered, accumulated": {"model": {"ordered": 0.7}, "accumulate": True},
+    "ordered, unused are searched": {"model": {"ordered": 0.7}, "options": {"find_unused_parameters": True}},
 }
 
 
@@ -76,6 +79,7 @@ def test_ranks_train_as_one_process_on_all_their_batches(ranks: Ranks, number: i
         assert not isinstance(told, Exception), told
         for step, (here, there) in enumerate(zip(told["steps"], alone["steps"], strict=True)):
             assert here["widths"] == there["widths"], step
+            assert here["prefix"] == there["prefix"], step
             assert close(here["gradients"], there["gradients"]), step
         assert told["replaced"] == alone["replaced"]
         assert close(told["parameters"], alone["parameters"])

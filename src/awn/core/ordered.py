@@ -45,14 +45,16 @@ def has_prefix(groups: Sequence[WidthGroup]) -> bool:
 
 
 def use_prefix_(model: nn.Module, on: bool) -> bool:
-    """Have training forwards use the drawn prefix, or the whole network again; returns whether they used it before.
+    """Have training forwards use the drawn prefix, or the whole network again; returns whether they used one before.
 
-    Batch norms normalise a prefix by its own statistics, and leave their running ones, which are those of the whole
+    If no prefix is drawn, they use the whole network in either case. Batch norms normalise a prefix by its own statistics, and leave their running ones, which are those of the whole
     network, alone.
     """
-    ordered = [group.width for group in find_groups(model) if group.width.ordered]
+    groups = find_groups(model)
+    ordered = [group.width for group in groups if group.width.ordered]
     before = bool(ordered) and ordered[0].uses_prefix
-    if not ordered or before == on:
+    on = on and has_prefix(groups)
+    if before == on:
         return before
     first = ordered[0]
     if on:
