@@ -37,7 +37,9 @@ def load_state_dict_(model: nn.Module, state: Mapping[str, Any], optimizer: Opti
         tensor.data_ptr(): [axis.dim for _, axis in axes] for tensor, axes in axes_by_tensor(find_groups(model)).items()
     }
     own = {name: value for name, value in unwrapped(model).state_dict().items() if isinstance(value, Tensor)}
-    check_shapes(own, state, {name: governed.get(tensor.data_ptr(), []) for name, tensor in own.items()})
+    # An extra state has one entry more if the model is ordered; `_units` looks at them.
+    free = {name: [0] if name.endswith("_extra_state") else governed.get(t.data_ptr(), []) for name, t in own.items()}
+    check_shapes(own, state, free)
     _take_widths_(model, state, "", list_optimizers(optimizer))
     try:
         unwrapped(model).load_state_dict(state)
