@@ -229,10 +229,12 @@ def test_a_run_resumes_on_another_number_of_ranks(ranks: Ranks, tmp_path: Path, 
         assert close(told["parameters"], expected["parameters"])
 
 
-@pytest.mark.parametrize("number", [2, 3])
-def test_fit_is_the_same_on_any_number_of_ranks(ranks: Ranks, tmp_path: Path, number: int) -> None:
-    alone = rank_cases.run_fit(0, 1, str(tmp_path / "alone"), 5)
-    told = ranks.run(rank_cases.run_fit, number, number, str(tmp_path / "run"), 5)
+@pytest.mark.parametrize(("number", "options"), [(2, {}), (3, {}), (2, {"ordered": 0.7})])
+def test_fit_is_the_same_on_any_number_of_ranks(
+    ranks: Ranks, tmp_path: Path, number: int, options: dict[str, Any]
+) -> None:
+    alone = rank_cases.run_fit(0, 1, str(tmp_path / "alone"), 5, **options)
+    told = ranks.run(rank_cases.run_fit, number, number, str(tmp_path / "run"), 5, **options)
     for rank, each in enumerate(told):
         assert not isinstance(each, Exception), each
         assert close(each["rows"], alone["rows"])
@@ -254,9 +256,10 @@ def test_fit_resumes_on_another_number_of_ranks(ranks: Ranks, tmp_path: Path) ->
         assert close(each["state"], alone["state"])
 
 
-def test_a_resumed_fit_with_dropout_is_the_uninterrupted_one(ranks: Ranks, tmp_path: Path) -> None:
+@pytest.mark.parametrize("ordered", [0.0, 0.7])
+def test_a_resumed_fit_with_dropout_is_the_uninterrupted_one(ranks: Ranks, tmp_path: Path, ordered: float) -> None:
     """Every rank drops units of its own, and the same ones after a resume."""
-    options = {"dropout": 0.3, "batch_norm": True}
+    options = {"dropout": 0.3, "batch_norm": True, "ordered": ordered}
     whole = ranks.run(rank_cases.run_fit, 2, 2, str(tmp_path / "whole"), 4, **options)
     ranks.run(rank_cases.run_fit, 2, 2, str(tmp_path / "run"), 2, **options)
     resumed = ranks.run(rank_cases.run_fit, 2, 2, str(tmp_path / "run"), 4, resume=True, **options)

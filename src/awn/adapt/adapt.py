@@ -56,8 +56,7 @@ def adapt_(
     A fresh model keeps its own weights: the importance is 1 in the mean square, so that what sums up units varies as
     before. `redraw=True` draws them anew as the paper does, by Kaiming+, and takes the importance as it is. For a
     trained one, `preserve=True` keeps its function: units are sorted by how much they count, and what reads them is
-    divided by the importance. `ordered` is the share of the training steps that also use a prefix of the units: see
-    `awn.advanced.ordered_loss`.
+    divided by the importance. `ordered`: see `awn.advanced.ordered_loss`.
 
     >>> import awn
     >>> model = nn.Sequential(nn.Linear(4, 64), nn.ReLU(), nn.Linear(64, 3))

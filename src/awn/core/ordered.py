@@ -47,8 +47,8 @@ def has_prefix(groups: Sequence[WidthGroup]) -> bool:
 def use_prefix_(model: nn.Module, on: bool) -> bool:
     """Have training forwards use the drawn prefix, or the whole network again; returns whether they used one before.
 
-    If no prefix is drawn, they use the whole network in either case. Batch norms normalise a prefix by its own statistics, and leave their running ones, which are those of the whole
-    network, alone.
+    If no prefix is drawn, they use the whole network in either case. A batch norm normalises a prefix by the statistics
+    of the batch. It does not update its running statistics, which are those of the whole network.
     """
     groups = find_groups(model)
     ordered = [group.width for group in groups if group.width.ordered]

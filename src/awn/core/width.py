@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, get_args
 
 import torch
@@ -13,7 +13,7 @@ from awn.basics.checks import check_number, check_quantile, check_share, check_u
 from awn.core.axis import Axis
 from awn.core.importance import Exponential, Importance, round_up
 from awn.core.prefix import prefix_units
-from awn.errors import ArgumentError, CheckpointError, NonFiniteError
+from awn.errors import ArgumentError, CheckpointError, GateError, NonFiniteError
 
 NewUnits = Literal["normal", "rescaled", "zero"]
 
@@ -40,6 +40,15 @@ class Width(nn.Module):
     active: Tensor
     prefix: Tensor | None
     _counted: Tensor
+
+    # Ordered training, see `awn.core.ordered`.
+    #: The number of the draw in force, and the units of its prefix; all units if that draw leaves none out.
+    draw = prefix_units = 0
+    #: Whether training forwards use the prefix, and whether this step has had forwards of both kinds.
+    uses_prefix = in_two_passes = False
+    #: The batch norms that do not track statistics while forwards use the prefix, and the prefixes unused in a row.
+    paused_norms: Sequence[Any] = ()
+    unused_prefixes = 0
 
     def __init__(
         self,
@@ -81,12 +90,6 @@ class Width(nn.Module):
         self.gain = gain
         self.amplitude = amplitude
         self.ordered = float(ordered)
-        #: The number of the draw in force, and the units of its prefix; all units if that draw leaves none out.
-        self.draw, self.prefix_units = 0, 0
-        #: Whether training forwards use the prefix: see `awn.core.ordered.use_prefix_`, which keeps the rest here too.
-        self.uses_prefix = False
-        self.paused_norms: list[Any] = []
-        self.unused_prefixes = 0
         #: Every tensor dimension that has this width; filled in by `awn.core.groups.connect_`.
         self.axes: tuple[Axis, ...] = ()
         #: The prior on the weights that an optimizer applies as weight decay, (scale, samples); None if none does.
@@ -129,9 +132,19 @@ class Width(nn.Module):
         emptied = index is not self._counted or index.is_meta != self.log_nu.is_meta
         if emptied and not torch.compiler.is_compiling():  # by a loader such as from_pretrained
             self._count()
-        mask = "prefix" if in_forward and self.uses_prefix and self.training else "active"
+        mask = "prefix" if in_forward and self.ordered and self._is_cut() else "active"
         importance: Tensor = self.family.importance(buffers["index"], self.nu) * buffers[mask]
         return importance
+
+    def _is_cut(self) -> bool:
+        """Whether a forward uses the prefix."""
+        # Not while compiling, which would then depend on the kind of step.
+        if not torch.compiler.is_compiling() and self.in_two_passes and torch._C._current_graph_task_id() != -1:
+            raise GateError(
+                "gradient checkpointing repeats a forward of ordered_loss in the backward pass, which cannot tell "
+                "whether it was that of the prefix. Train without gradient checkpointing, or without ordered_loss."
+            )
+        return self.uses_prefix and self.training
 
     def soft_units(self) -> Tensor:
         """The soft width S⁻¹(1 − k), as a tensor that gradients flow through."""
@@ -209,7 +222,7 @@ class Width(nn.Module):
 
     def draw_(self, number: int) -> None:
         """Set the prefix to the one that draw `number` gives."""
-        self.draw = number
+        self.draw, self.in_two_passes = number, False
         self.prefix_units = prefix_units(self.units, self.ordered, number) if self.ordered else self.units
         if not self.ordered:
             return

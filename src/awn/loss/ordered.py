@@ -24,10 +24,13 @@ def ordered_loss(model: nn.Module, closure: Callable[[], Tensor]) -> Tensor:
     >>> nll = ordered_loss(model, lambda: awn.likelihood.categorical(model(x), y))
     >>> loss = awn.objective(nll, model, n_samples=8)
 
-    With several processes, pass the DistributedDataParallel.
+    With several processes, pass the DistributedDataParallel. Gradient checkpointing is refused.
     """
-    if not has_prefix(require_groups(model)):
+    groups = require_groups(model)
+    if not has_prefix(groups):
         return closure()
+    for group in groups:
+        group.width.in_two_passes = True
     parallel = parallel_of(model)
     before = use_prefix_(model, False)
     try:

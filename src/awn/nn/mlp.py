@@ -76,13 +76,12 @@ class AdaptiveMLP(nn.Module):
         }
         self.activation = make_activation(activation)
         self.dropout = nn.Dropout(dropout) if dropout else nn.Identity()
+        limits: dict[str, Any] = {"min_units": min_units, "max_units": max_units, "block": block}
         widths = [
             Width(
                 family,
                 quantile=quantile,
-                min_units=min_units,
-                max_units=max_units,
-                block=block,
+                **limits,
                 new_units=new_units,
                 ordered=ordered,
                 gain=gain_of(self.activation),

@@ -57,9 +57,9 @@ def fit(
     `loss(output, y, weight)` is the mean negative log-likelihood, such as `awn.likelihood.categorical`.
     `score(model, data)` returns a number, higher is better; the default is minus the loss. With a `folder`, the history
     is written to `history.jsonl` and checkpoints to `run.safetensors`. `resume=True` continues an interrupted run, with
-    the same result as without the interruption. A model made with `ordered=…` is trained in order. A plain model is trained with the data term alone. The default
-    optimizer is Adam; another one uses its own learning rates. The random states of torch, NumPy and Python are
-    restored at the end.
+    the same result as without the interruption. A model made with `ordered=…` is trained in order, see
+    `awn.advanced.ordered_loss`. A plain model is trained with the data term alone. The default optimizer is Adam;
+    another one uses its own learning rates. The random states of torch, NumPy and Python are restored at the end.
 
     With a DistributedDataParallel, pass all samples on every rank; each takes its part of every batch. Rank 0
     evaluates, runs callbacks and writes files. A resumed run may have another number of ranks.

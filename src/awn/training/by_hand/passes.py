@@ -127,7 +127,8 @@ class Weights:
 class Passes:
     """Forward and backward through all layers, for batches of `samples` samples.
 
-    `blocks`: the weights and gradients of every layer, see `layout.py`. `capacities`: those of the model's hidden layers, for which dropout draws.
+    `blocks`: the weights and gradients of every layer, see `layout.py`. `capacities`: those of the model's hidden
+    layers, for which dropout draws.
     """
 
     def __init__(

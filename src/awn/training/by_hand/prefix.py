@@ -30,10 +30,10 @@ class Prefixes:
     def add_gradients(
         self, units: Sequence[int], log_nus: Sequence[float], capacities: Sequence[int], batch: Batch, term: DataTerm
     ) -> tuple[Tensor, list[float]]:
-        """Add half the gradients of a prefix, since the step's loss is the mean of two; returns the data term and half
-        of dL/dlog ν per hidden layer.
+        """Add half the gradients of a prefix; returns its data term, and half of dL/dlog ν per hidden layer.
 
-        `units`: those of every width in the prefix. `log_nus` and `capacities` are per hidden layer.
+        Half, since the loss of the step is the mean over the whole network and the prefix. `units`: those of every
+        width in the prefix. `log_nus` and `capacities` are per hidden layer.
         """
         for layer, maker in enumerate(self.makers):
             self.importances.set_units(layer, units[maker])
@@ -71,7 +71,7 @@ def prefix_slots(units: int, lead: int) -> int:
     [7, 7, 15, 111, 159, 223, 1023]
     """
     size = units + lead
-    step = max(8, 2 ** size.bit_length() // 8)
+    step = max(8, (1 << size.bit_length()) // 8)
     return -(-size // step) * step - lead
 
 
