@@ -111,7 +111,7 @@ def flat(tensors: Mapping[str, Tensor]) -> dict[str, list[float]]:
 def loss_of(model: nn.Module, data: Data) -> Tensor:
     """The objective, with every term that has a gradient of its own."""
     prior = awn.Prior(weight_scale=0.5, width_mean=0.3, width_scale=0.05)
-    nll = F.mse_loss(model(data.x), data.y)
+    nll = awn.advanced.ordered_loss(model, lambda: F.mse_loss(model(data.x), data.y))
     return awn.objective(nll, model, n_samples=20, prior=prior, budget=awn.Budget(max_units=30, strength=0.01))
 
 
@@ -156,7 +156,8 @@ def train(
             group.width.move_(group.width.log_nu.item() - 0.2 * math.cos(step / 4))
         resized = awn.resize_(whole, one)
         replaced += any(old is not new for old, new in zip(before, bare.parameters(), strict=True))
-        seen.append({"gradients": gradients, "widths": awn.widths(whole), "resized": sorted(resized)})
+        prefix = [group.width.prefix_units for group in awn.advanced.find_groups(whole)]
+        seen.append({"gradients": gradients, "widths": awn.widths(whole), "prefix": prefix, "resized": sorted(resized)})
     names = {parameter: name for name, parameter in bare.named_parameters()}
     state = {f"{names[p]} {key}": value for p in names for key, value in one.state[p].items() if value is not None}
     return {

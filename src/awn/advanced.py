@@ -11,6 +11,7 @@ from awn.core.initialise import gain_of, kaiming_plus_
 from awn.core.resize import Resize, set_units_
 from awn.core.state import follow_state_dicts_, load_state_dict_
 from awn.core.width import Width
+from awn.loss.ordered import ordered_loss
 from awn.smaller.activations import activation_magnitudes, unit_activations
 from awn.smaller.remove import remove_units
 from awn.smaller.repair import Repair, RepairedLayer, repair_
@@ -34,6 +35,7 @@ __all__ = [
     "gain_of",
     "kaiming_plus_",
     "load_state_dict_",
+    "ordered_loss",
     "produced_by",
     "read_once",
     "remove_units",

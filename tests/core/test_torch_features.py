@@ -20,16 +20,17 @@ from transformers import GPT2Config, GPT2LMHeadModel
 import awn
 from awn.core.count import active_shape, axes_by_tensor
 from awn.core.groups import find_groups
-from awn.errors import ArgumentError
+from awn.core.ordered import use_prefix_
+from awn.errors import ArgumentError, GateError
 from cases import IN, batch, build
 
 
-def adapted(units: int = 40) -> nn.Sequential:
+def adapted(units: int = 40, ordered: float = 0.0) -> nn.Sequential:
     torch.manual_seed(0)
     model = nn.Sequential(
         nn.Linear(IN, units), nn.BatchNorm1d(units), nn.Tanh(), nn.Linear(units, units), nn.Tanh(), nn.Linear(units, 2)
     )
-    awn.adapt_(model, new_units="rescaled")
+    awn.adapt_(model, new_units="rescaled", ordered=ordered)
     return model
 
 
@@ -220,6 +221,23 @@ def test_a_model_and_its_optimizer_are_copied_together(copied: Any) -> None:
     assert torch.equal(*results)
 
 
+def test_checkpointing_sees_the_prefix_of_its_step_or_is_refused() -> None:
+    """It repeats forwards in the backward pass: in a step of the prefix alone, or after both of an ordered loss."""
+    gradients = []
+    for repeat in (False, True):
+        model = adapted(ordered=1.0)
+        x, y = batch(model)
+        use_prefix_(model, True)
+        F.mse_loss(checkpoint(model, x, use_reentrant=False) if repeat else model(x), y).backward()
+        use_prefix_(model, False)
+        gradients.append([p.grad for p in model.parameters()])
+    for one, other in zip(*gradients, strict=True):
+        torch.testing.assert_close(one, other)
+    loss = awn.advanced.ordered_loss(model, lambda: F.mse_loss(checkpoint(model, x, use_reentrant=False), y))
+    with pytest.raises(GateError, match="gradient checkpointing repeats a forward of ordered_loss"):
+        loss.backward()
+
+
 # torch.compile. The backend is aot_eager, which traces forward and backward but does not wait for a C++ compiler.
 
 
@@ -252,6 +270,34 @@ def test_a_compiled_model_is_compiled_once_for_thirty_widths() -> None:
     for (name, parameter), expected in zip(compiled.named_parameters(), eager.parameters(), strict=True):
         if name != "0.bias":  # the norm after it takes it out again: its gradient is rounding, which Adam makes large
             torch.testing.assert_close(parameter, expected, msg=name)
+    torch.compiler.reset()
+
+
+def test_a_compiled_model_is_compiled_once_for_the_whole_and_once_for_all_prefixes() -> None:
+    torch.compiler.reset()
+    counters.clear()
+    compiled, eager = adapted(ordered=0.7), adapted(ordered=0.7)
+    forward = torch.compile(compiled, backend="aot_eager")
+    pairs: list[tuple[Any, nn.Module, torch.optim.Optimizer]] = [
+        (call, model, torch.optim.SGD(model.parameters(), lr=0.01))
+        for call, model in ((forward, compiled), (eager, eager))
+    ]
+    prefixes = set()
+    for step in range(20):
+        losses = []
+        for call, model, optimizer in pairs:
+            torch.manual_seed(step)
+            x, y = batch(model)
+            loss = awn.advanced.ordered_loss(call, lambda call=call, x=x, y=y: F.mse_loss(call(x), y))
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            awn.resize_(call, optimizer)
+            losses.append(loss.detach())
+        prefixes.add(find_groups(compiled)[0].width.prefix_units)
+        torch.testing.assert_close(*losses)
+    assert len(prefixes) > 8
+    assert counters["stats"]["unique_graphs"] <= 2  # whole and prefix
     torch.compiler.reset()
 
 

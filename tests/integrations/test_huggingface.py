@@ -37,6 +37,7 @@ from transformers import (
 )
 
 import awn
+from awn.core.ordered import use_prefix_
 from awn.core.state import take_widths_
 from awn.errors import ArgumentError, CheckpointError
 from awn.integrations.huggingface import AdaptiveWidthCallback, from_pretrained, save_pretrained
@@ -228,10 +229,10 @@ def train(model: PreTrainedModel, folder: Path, rows: int = 64, resume: Any = No
     return trainer
 
 
-def fresh(make: Callable[[], PreTrainedModel]) -> PreTrainedModel:
+def fresh(make: Callable[[], PreTrainedModel], **options: Any) -> PreTrainedModel:
     torch.manual_seed(0)
     model = make()
-    awn.adapt_(model)
+    awn.adapt_(model, **options)
     return model
 
 
@@ -242,17 +243,21 @@ def assert_same(one: nn.Module, two: nn.Module) -> None:
         assert torch.equal(tensor, state[name]), name
 
 
-@pytest.mark.parametrize("make", [gpt2, bert], ids=["GPT-2", "BERT"])
-def test_a_resumed_run_equals_the_whole_one(make: Callable[[], PreTrainedModel], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("make", "ordered"), [(gpt2, 0.0), (bert, 0.0), (gpt2, 0.6)], ids=["GPT-2", "BERT", "GPT-2, ordered"]
+)
+def test_a_resumed_run_equals_the_whole_one(
+    make: Callable[[], PreTrainedModel], ordered: float, tmp_path: Path
+) -> None:
     options = {"save_strategy": "steps", "save_steps": 4, "max_steps": 10}
-    whole = fresh(make)
+    whole = fresh(make, ordered=ordered)
     before = awn.widths(whole)
     run = train(whole, tmp_path, **options)
     assert all(units != before[layer] for layer, units in awn.widths(whole).items())
     losses = [row["loss"] for row in run.state.log_history if "loss" in row]
     assert losses[-1] < losses[0]
     checkpoint = tmp_path / "checkpoint-4"
-    halfway = fresh(make)
+    halfway = fresh(make, ordered=ordered)
     resumed = train(halfway, tmp_path, resume=str(checkpoint), **options)
     logged = [row for row in resumed.state.log_history if "loss" in row]
     assert {f"width/{layer}" for layer in before} <= logged[-1].keys()
@@ -264,24 +269,30 @@ def no_dropout() -> GPT2LMHeadModel:
     return gpt2(resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)
 
 
-def steps_by_hand(batches: list[dict[str, Tensor]], accumulate: int, clip: float) -> nn.Module:
+def steps_by_hand(batches: list[dict[str, Tensor]], accumulate: int, clip: float, ordered: float) -> nn.Module:
     """The plain loop that the callback must agree with."""
-    model = fresh(no_dropout).train()
+    model = fresh(no_dropout, ordered=ordered).train()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
     for start in range(0, len(batches), accumulate):
+        use_prefix_(model, True)
         # Each loss is a sum over the batch's tokens, divided by the number of those of all batches of the step.
         loss = torch.stack([model(**batch).loss for batch in batches[start : start + accumulate]]).sum()
         optimizer.zero_grad()
         awn.objective(loss, model, n_samples=64, prior=PRIOR, budget=awn.Budget(max_units=100)).backward()
+        use_prefix_(model, False)
         nn.utils.clip_grad_norm_(model.parameters(), clip)
         optimizer.step()
         awn.resize_(model, optimizer)
     return model
 
 
-@pytest.mark.parametrize(("accumulate", "clip"), [(1, 1.0), (2, 1.0), (1, 0.2)], ids=["", "accumulated", "clipped"])
-def test_the_prior_counts_once_a_step(accumulate: int, clip: float, tmp_path: Path) -> None:
-    model = fresh(no_dropout)
+@pytest.mark.parametrize(
+    ("accumulate", "clip", "ordered"),
+    [(1, 1.0, 0.0), (2, 1.0, 0.0), (1, 0.2, 0.0), (1, 1.0, 0.7), (2, 1.0, 0.7)],
+    ids=["", "accumulated", "clipped", "ordered", "ordered and accumulated"],
+)
+def test_the_prior_counts_once_a_step(accumulate: int, clip: float, ordered: float, tmp_path: Path) -> None:
+    model = fresh(no_dropout, ordered=ordered)
     batches = []
     watching = model.register_forward_pre_hook(lambda _, args, inputs: batches.append(dict(inputs)), with_kwargs=True)
     train(
@@ -297,7 +308,7 @@ def test_the_prior_counts_once_a_step(accumulate: int, clip: float, tmp_path: Pa
     )
     watching.remove()
     assert len(batches) == 4 * accumulate
-    expected = steps_by_hand(batches, accumulate, clip)
+    expected = steps_by_hand(batches, accumulate, clip, ordered)
     assert awn.widths(model) == awn.widths(expected) != awn.widths(fresh(no_dropout))
     for name, tensor in expected.state_dict().items():
         torch.testing.assert_close(model.state_dict()[name], tensor, rtol=1e-4, atol=1e-6, msg=name)

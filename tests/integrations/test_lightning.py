@@ -22,6 +22,8 @@ from torch.nn import functional as F
 from torch.utils.data import DataLoader, IterableDataset, Sampler, TensorDataset
 
 import awn
+from awn.core.groups import find_groups
+from awn.core.ordered import draw_prefix_, has_prefix, use_prefix_
 from awn.errors import ArgumentError
 from awn.integrations.lightning import AdaptiveWidth
 from awn.loss.prior_gradient import count_samples
@@ -63,12 +65,12 @@ def loader(data: TensorDataset, batch_size: int = 100) -> DataLoader[Any]:
 
 
 class Classifier(pl.LightningModule):
-    def __init__(self, units: int = 60, lr: float = 0.02, **adam: Any) -> None:
+    def __init__(self, units: int = 60, lr: float = 0.02, ordered: float = 0.0, **adam: Any) -> None:
         super().__init__()
         torch.manual_seed(0)
         self.network = nn.Sequential(nn.Linear(64, units), nn.ReLU(), nn.Linear(units, units), nn.ReLU())
         self.network.append(nn.Linear(units, 10))
-        awn.adapt_(self.network)
+        awn.adapt_(self.network, ordered=ordered)
         self.lr, self.adam = lr, adam
 
     def forward(self, x: Tensor) -> Tensor:
@@ -243,6 +245,43 @@ def test_the_prior_counts_once_a_step(options: dict[str, Any], adam: dict[str, A
     callback = AdaptiveWidth(PRIOR, BUDGET)
     trainer(callback=callback, max_epochs=1, **options).fit(model, DataLoader(rows, batch_size=100))
     expected = steps_by_hand(batches, **by_hand)
+    assert awn.widths(model) == awn.widths(expected)
+    for name, tensor in weights(expected).items():
+        torch.testing.assert_close(model.state_dict()[name], tensor, rtol=1e-4, atol=1e-6, msg=name)
+
+
+class Ordered(Classifier):
+    def training_step(self, batch: list[Tensor]) -> Tensor:
+        return awn.advanced.ordered_loss(self, lambda: super(Ordered, self).training_step(batch))
+
+
+@pytest.mark.parametrize("kind", [Classifier, Ordered], ids=["prefix alone", "whole and prefix"])
+@pytest.mark.parametrize("every", [1, 3])
+def test_steps_of_an_ordered_model_use_the_drawn_prefix(kind: type[Classifier], every: int) -> None:
+    train, _ = digits()
+    rows = TensorDataset(*train[:1000])
+    model, expected = kind(ordered=0.6), Classifier(ordered=0.6)
+    callback = AdaptiveWidth(PRIOR, BUDGET, resize_every=every)
+    trainer(callback=callback, max_epochs=1).fit(model, DataLoader(rows, batch_size=100))
+    optimizer = torch.optim.Adam(expected.parameters(), lr=expected.lr)
+    generator, seen = torch.Generator().manual_seed(0), 0
+    for step in range(10):
+        batch = list(train[100 * step : 100 * step + 100])
+        cut = has_prefix(find_groups(expected))
+        seen += cut
+        use_prefix_(expected, True)
+        nll = expected.training_step(batch)
+        use_prefix_(expected, False)
+        if kind is Ordered and cut:
+            nll = (nll + expected.training_step(batch)) / 2
+        optimizer.zero_grad()
+        awn.objective(nll, expected, n_samples=1000, prior=PRIOR, budget=BUDGET).backward()
+        optimizer.step()
+        if (step + 1) % every == 0:
+            awn.resize_(expected, optimizer, generator=generator)
+        else:
+            draw_prefix_(find_groups(expected))
+    assert 2 < seen < 9
     assert awn.widths(model) == awn.widths(expected)
     for name, tensor in weights(expected).items():
         torch.testing.assert_close(model.state_dict()[name], tensor, rtol=1e-4, atol=1e-6, msg=name)

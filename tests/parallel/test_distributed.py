@@ -48,6 +48,9 @@ TRAININGS: dict[str, dict[str, Any]] = {
     "small buckets": {"options": {"bucket_cap_mb": 0.001}},
     "communication hook": {"hook": True},
     "shared width": {"model": {"hidden_layers": 3, "shared_width": True}},
+    "ordered": {"model": {"ordered": 0.7}},
+    "ordered, accumulated": {"model": {"ordered": 0.7}, "accumulate": True},
+    "ordered, unused are searched": {"model": {"ordered": 0.7}, "options": {"find_unused_parameters": True}},
 }
 
 
@@ -76,6 +79,7 @@ def test_ranks_train_as_one_process_on_all_their_batches(ranks: Ranks, number: i
         assert not isinstance(told, Exception), told
         for step, (here, there) in enumerate(zip(told["steps"], alone["steps"], strict=True)):
             assert here["widths"] == there["widths"], step
+            assert here["prefix"] == there["prefix"], step
             assert close(here["gradients"], there["gradients"]), step
         assert told["replaced"] == alone["replaced"]
         assert close(told["parameters"], alone["parameters"])
@@ -225,10 +229,12 @@ def test_a_run_resumes_on_another_number_of_ranks(ranks: Ranks, tmp_path: Path, 
         assert close(told["parameters"], expected["parameters"])
 
 
-@pytest.mark.parametrize("number", [2, 3])
-def test_fit_is_the_same_on_any_number_of_ranks(ranks: Ranks, tmp_path: Path, number: int) -> None:
-    alone = rank_cases.run_fit(0, 1, str(tmp_path / "alone"), 5)
-    told = ranks.run(rank_cases.run_fit, number, number, str(tmp_path / "run"), 5)
+@pytest.mark.parametrize(("number", "options"), [(2, {}), (3, {}), (2, {"ordered": 0.7})])
+def test_fit_is_the_same_on_any_number_of_ranks(
+    ranks: Ranks, tmp_path: Path, number: int, options: dict[str, Any]
+) -> None:
+    alone = rank_cases.run_fit(0, 1, str(tmp_path / "alone"), 5, **options)
+    told = ranks.run(rank_cases.run_fit, number, number, str(tmp_path / "run"), 5, **options)
     for rank, each in enumerate(told):
         assert not isinstance(each, Exception), each
         assert close(each["rows"], alone["rows"])
@@ -250,9 +256,10 @@ def test_fit_resumes_on_another_number_of_ranks(ranks: Ranks, tmp_path: Path) ->
         assert close(each["state"], alone["state"])
 
 
-def test_a_resumed_fit_with_dropout_is_the_uninterrupted_one(ranks: Ranks, tmp_path: Path) -> None:
+@pytest.mark.parametrize("ordered", [0.0, 0.7])
+def test_a_resumed_fit_with_dropout_is_the_uninterrupted_one(ranks: Ranks, tmp_path: Path, ordered: float) -> None:
     """Every rank drops units of its own, and the same ones after a resume."""
-    options = {"dropout": 0.3, "batch_norm": True}
+    options = {"dropout": 0.3, "batch_norm": True, "ordered": ordered}
     whole = ranks.run(rank_cases.run_fit, 2, 2, str(tmp_path / "whole"), 4, **options)
     ranks.run(rank_cases.run_fit, 2, 2, str(tmp_path / "run"), 2, **options)
     resumed = ranks.run(rank_cases.run_fit, 2, 2, str(tmp_path / "run"), 4, resume=True, **options)

@@ -163,6 +163,7 @@ GRADIENT_TABLE: dict[str, dict[str, Any]] = {
     "clip": {"no clip": None, "clip": 0.05},
     "block": {"block 1": 1, "block 8": 8},
     "in_optimizer": {"loss's prior": False, "optimizer's prior": True},
+    "ordered": {"not ordered": 0.0, "ordered": 1.0},
 }
 
 
@@ -170,7 +171,7 @@ GRADIENT_TABLE: dict[str, dict[str, Any]] = {
 def test_every_gradient_is_autograds(row: dict[str, str]) -> None:
     case = chosen(GRADIENT_TABLE, row)
     data = samples(case["batch"], case["inputs"], case["outputs"], case["loss"], weighted=case["weighted"])
-    names = ("family", "depth", "activation", "shared_width", "bias", "dropout", "block")
+    names = ("family", "depth", "activation", "shared_width", "bias", "dropout", "block", "ordered")
     made = {name: case[name] for name in names}
     prior = case["prior"]
     if case["depth"] == 1 and isinstance(prior.weight_scale, dict):
@@ -231,13 +232,14 @@ TRAINING_TABLE: dict[str, dict[str, Any]] = {
     "width_lr": {"one rate": None, "width_lr": 0.05},
     "resize_every": {"every step": 1, "every third": 3},
     "clip": {"no clip": None, "clip": 0.5},
+    "ordered": {"not ordered": 0.0, "half ordered": 0.5, "ordered": 1.0},
 }
 
 
 def training(case: dict[str, Any], by_hand: bool | None, **more: Any) -> tuple[awn.AdaptiveMLP, Any, History]:
     """A model after its training, the optimizer and the history."""
     data = samples(case["samples"], 2, 3, case["loss"], weighted=False)
-    names = ("family", "depth", "shared_width", "new_units", "block", "bias", "dropout")
+    names = ("family", "depth", "shared_width", "new_units", "block", "bias", "dropout", "ordered")
     model = model_of(2, 3, activation="tanh", **{name: case[name] for name in names}, **case["bounds"])
     prior = case["prior"]
     if case["depth"] == 1 and isinstance(prior.weight_scale, dict):
@@ -315,18 +317,21 @@ class Stop(Callback):
             raise KeyboardInterrupt
 
 
-def stopped(folder: Path, options: FitOptions, monkeypatch: pytest.MonkeyPatch) -> None:
+def stopped(folder: Path, options: FitOptions, monkeypatch: pytest.MonkeyPatch, **made: Any) -> None:
     monkeypatch.setattr(run_module, "_SECONDS_BETWEEN_CHECKPOINTS", -1.0)
     with pytest.raises(KeyboardInterrupt):
-        train(network(), options, folder=folder, callbacks=[Stop()])
+        train(network(**made), options, folder=folder, callbacks=[Stop()])
 
 
-def test_a_stopped_run_goes_on_bit_for_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("by_hand", "ordered"), [(True, 0.0), (True, 0.6), (False, 0.6)])
+def test_a_stopped_run_goes_on_bit_for_bit(
+    by_hand: bool, ordered: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """In single precision, in which ν has fewer digits in the checkpoint than a Python number has."""
-    options = replace(LONG, by_hand=True)
-    whole, resumed = network(), network()
+    options = replace(LONG, by_hand=by_hand)
+    whole, resumed = network(ordered=ordered), network(ordered=ordered)
     expected = train(whole, options)
-    stopped(tmp_path, options, monkeypatch)
+    stopped(tmp_path, options, monkeypatch, ordered=ordered)
     history = train(resumed, options, folder=tmp_path, resume=True)
     assert comparable(history) == comparable(expected)
     assert all(torch.equal(value, whole.state_dict()[name]) for name, value in resumed.state_dict().items())

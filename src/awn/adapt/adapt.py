@@ -43,6 +43,7 @@ def adapt_(
     max_units: int | None = None,
     block: int = 8,
     new_units: NewUnits = "zero",
+    ordered: float = 0.0,
 ) -> Report:
     """Make a model's hidden layers adaptive, in place, before its optimizer is built; says what was done.
 
@@ -57,7 +58,7 @@ def adapt_(
     before. `redraw=True` draws them anew as the paper does, by Kaiming+, and takes the importance as it is. For a
     trained one, `preserve=True` keeps its function: units are sorted by how much they count, and what reads them is
     divided by the importance. They count by the norms of their weights or, given `data`, a tensor of inputs or an
-    iterable of batches, by the energy of their contribution there.
+    iterable of batches, by the energy of their contribution there. `ordered`: see `awn.advanced.ordered_loss`.
 
     >>> import awn
     >>> model = nn.Sequential(nn.Linear(4, 64), nn.ReLU(), nn.Linear(64, 3))
@@ -77,7 +78,8 @@ def adapt_(
     chosen, skipped = _choose(model, named, find_hidden(model, example_input), paths, include, exclude)
     _check_found(model, [*named, *chosen], skipped)
     _check_cap([*named, *chosen], paths, max_units, preserve)
-    limits = {"min_units": min_units, "max_units": max_units, "block": block, "new_units": new_units}
+    limits: dict[str, Any] = {"min_units": min_units, "max_units": max_units, "block": block}
+    limits |= {"new_units": new_units, "ordered": ordered}
     plans = [_plan(hidden, importance, quantile, limits) for hidden in [*named, *chosen]]
     energies = {} if data is None else unit_energies(model, {plan.width: plan.axes for plan in plans}, data)
     _connect_all_(model, plans)

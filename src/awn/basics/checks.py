@@ -1,4 +1,4 @@
-"""Checks of arguments: finite numbers, quantiles, numbers of units."""
+"""Checks of arguments: finite numbers, quantiles, shares, numbers of units."""
 
 from __future__ import annotations
 
@@ -24,6 +24,12 @@ def check_quantile(quantile: float) -> None:
             f"quantile must lie strictly between 0 and 1, got {quantile}: "
             "an infinite list of units has no finite width at 1, and no width at 0."
         )
+
+
+def check_share(name: str, value: Any) -> None:
+    """Raise unless a share lies in [0, 1]."""
+    if isinstance(value, bool) or not (isinstance(value, Real) and 0 <= float(value) <= 1):
+        raise ArgumentError(f"{name} must be a share from 0 to 1, got {value!r}.", argument=name)
 
 
 def check_units(name: str, units: int) -> None:

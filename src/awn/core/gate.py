@@ -59,7 +59,7 @@ class Gate:
             self.watch.look(weight)
         if type(weight) is not nn.Parameter:
             refuse_sharded([weight])
-        importance = self.width.importance()
+        importance = self.width.importance(in_forward=True)
         if importance.dtype != weight.dtype:
             importance = importance.to(weight.dtype)
         return importance if self.repeat == 1 else importance.repeat_interleave(self.repeat)

@@ -128,6 +128,7 @@ def disconnect_(width: Width, *, fold: bool) -> None:
     >>> type(model.output) is nn.Linear
     True
     """
+    width.uses_prefix = False  # what is folded is the whole width
     folded = set()
     for axis in width.axes:
         if axis.role == "consumer":

@@ -17,6 +17,7 @@ from awn.core.count import axes_by_tensor
 from awn.core.gate import Gate, gates_of
 from awn.core.groups import WidthGroup, check_layers, non_finite_tensors, require_groups
 from awn.core.optimizers import Optimizers, check_optimizers, check_prior_decay, list_optimizers, warn_of_decay
+from awn.core.ordered import draw_prefix_
 from awn.core.replace import Move, clear_slots_, commit_, prepare
 from awn.errors import ArgumentError, NonFiniteError
 from awn.parallel.collectives import check_in_step
@@ -42,7 +43,8 @@ def resize_(
     Call it between an optimizer's step and the next forward. Units are added or dropped at the end of a layer. The
     optimizer, or each of several, stays in use: kept units keep their state and gradients, and new units start with
     none. Omit it only if no optimizer has been built yet. With several processes, pass the DistributedDataParallel on
-    all ranks. Rank 0 draws the new units and broadcasts them.
+    all ranks. Rank 0 draws the new units and broadcasts them. If the model was made with `ordered=…`, this also draws
+    the prefix of the next step.
 
     >>> import awn
     >>> model = awn.AdaptiveMLP(2, 2, importance=awn.Exponential.for_units(100))
@@ -67,16 +69,19 @@ def resize_(
     moves = _plan(groups, targets, {}) if changed else {}
     _keep_in_step(model, groups, moves)
     if not changed:
+        draw_prefix_(groups)
         return {}
     drifted = [(group, was, now) for group, was, (_, now) in zip(groups, stored, settled, strict=True) if was != now]
     for group, _, now in drifted:  # move ν back to its bound before new units are drawn by their importance
         group.width.move_(now)
     try:
-        return _move_(model, groups, moves, optimizers, generator)
+        resized = _move_(model, groups, moves, optimizers, generator)
     except Exception:
         for group, was, _ in drifted:
             group.width.move_(was)
         raise
+    draw_prefix_(groups)
+    return resized
 
 
 def set_units_(

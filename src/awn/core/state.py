@@ -37,7 +37,9 @@ def load_state_dict_(model: nn.Module, state: Mapping[str, Any], optimizer: Opti
         tensor.data_ptr(): [axis.dim for _, axis in axes] for tensor, axes in axes_by_tensor(find_groups(model)).items()
     }
     own = {name: value for name, value in unwrapped(model).state_dict().items() if isinstance(value, Tensor)}
-    check_shapes(own, state, {name: governed.get(tensor.data_ptr(), []) for name, tensor in own.items()})
+    # An extra state has one entry more if the model is ordered; `_units` looks at them.
+    free = {name: [0] if name.endswith("_extra_state") else governed.get(t.data_ptr(), []) for name, t in own.items()}
+    check_shapes(own, state, free)
     _take_widths_(model, state, "", list_optimizers(optimizer))
     try:
         unwrapped(model).load_state_dict(state)
@@ -123,11 +125,12 @@ def _take_widths_(model: nn.Module, state: Mapping[str, Any], prefix: str, optim
 def _units(layer: str, extra_state: Any, capacity: int) -> int:
     """The number of units in a width's extra state, which must fit the tensors."""
     entries = extra_state.tolist() if isinstance(extra_state, Tensor) and extra_state.dim() == 1 else []
-    if len(entries) == 3:
-        units, quantile, amplitude = entries
-        if float(units).is_integer() and 1 <= units <= capacity and 0 < quantile < 1 and 0 < amplitude < math.inf:
+    if len(entries) in (3, 4):  # the fourth is a draw of ordered training
+        units, quantile, amplitude, draw = (*entries, 0.0)[:4]
+        whole = float(units).is_integer() and 1 <= units <= capacity and float(draw).is_integer() and draw >= 0
+        if whole and 0 < quantile < 1 and 0 < amplitude < math.inf:
             return int(units)
-    found = f"{entries[0]:g} units at quantile {entries[1]:g}" if len(entries) == 3 else repr(extra_state)
+    found = f"{entries[0]:g} units at quantile {entries[1]:g}" if len(entries) in (3, 4) else repr(extra_state)
     raise CheckpointError(
         f"the state dict is damaged: it gives layer {layer!r} {found}. Expected: a number of units from 1 to "
         f"{capacity} (the capacity of its tensors), a quantile and an amplitude. Nothing was loaded."

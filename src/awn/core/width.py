@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
 
-from awn.basics.checks import check_number, check_quantile, check_units
+from awn.basics.checks import check_number, check_quantile, check_share, check_units
 from awn.core.axis import Axis
 from awn.core.importance import Exponential, Importance, round_up
-from awn.errors import ArgumentError, CheckpointError, NonFiniteError
+from awn.core.prefix import prefix_units
+from awn.errors import ArgumentError, CheckpointError, GateError, NonFiniteError
 
 NewUnits = Literal["normal", "rescaled", "zero"]
 
@@ -30,13 +31,24 @@ class Width(nn.Module):
     Tensors are allocated for a `capacity` of units, the width rounded up to a multiple of `block`, so that most changes
     of width replace no Parameter. Slots beyond the width are inert. `block=1` gives exact shapes. `new_units` is the
     initialisation of added units, see `awn.core.initialise`. `gain` is √2 after a ReLU, 1 after a tanh. `amplitude`
-    multiplies every importance; with `even_amplitude`, their mean square is 1.
+    multiplies every importance; with `even_amplitude`, their mean square is 1. `ordered` is the share of the training
+    steps that also use a random prefix of the units, see `awn.core.ordered`.
     """
 
     log_nu: nn.Parameter
     index: Tensor
     active: Tensor
+    prefix: Tensor | None
     _counted: Tensor
+
+    # Ordered training, see `awn.core.ordered`.
+    #: The number of the draw in force, and the units of its prefix; all units if that draw leaves none out.
+    draw = prefix_units = 0
+    #: Whether training forwards use the prefix, and whether this step has had forwards of both kinds.
+    uses_prefix = in_two_passes = False
+    #: The batch norms that do not track statistics while forwards use the prefix, and the prefixes unused in a row.
+    paused_norms: Sequence[Any] = ()
+    unused_prefixes = 0
 
     def __init__(
         self,
@@ -49,6 +61,7 @@ class Width(nn.Module):
         new_units: NewUnits = "zero",
         gain: float = math.sqrt(2),
         amplitude: float = 1.0,
+        ordered: float = 0.0,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
@@ -67,6 +80,7 @@ class Width(nn.Module):
             raise ArgumentError(f"new_units must be one of {', '.join(get_args(NewUnits))}; got {new_units!r}.")
         check_number("gain", gain)
         check_number("amplitude", amplitude)
+        check_share("ordered", ordered)
         self.family = family
         self.quantile = quantile
         self.min_units = min_units
@@ -75,6 +89,7 @@ class Width(nn.Module):
         self.new_units: NewUnits = new_units
         self.gain = gain
         self.amplitude = amplitude
+        self.ordered = float(ordered)
         #: Every tensor dimension that has this width; filled in by `awn.core.groups.connect_`.
         self.axes: tuple[Axis, ...] = ()
         #: The prior on the weights that an optimizer applies as weight decay, (scale, samples); None if none does.
@@ -90,6 +105,7 @@ class Width(nn.Module):
         )
         self.register_buffer("index", torch.empty(0, device=device), persistent=False)
         self.register_buffer("active", torch.empty(0, device=device), persistent=False)
+        self.register_buffer("prefix", None, persistent=False)
         self.set_units(self.units, self.capacity)
 
     @property
@@ -103,8 +119,10 @@ class Width(nn.Module):
         """ν as a number."""
         return self._value(self.log_nu.item())
 
-    def importance(self) -> Tensor:
+    def importance(self, *, in_forward: bool = False) -> Tensor:
         """The importance of every slot of the capacity, exactly 0 for inert slots.
+
+        `in_forward`: also 0 beyond the prefix, in a training forward that uses it.
 
         >>> Width(Exponential.for_units(2, scale="unit"), block=4).importance()
         tensor([1.0000, 0.2154, 0.0000, 0.0000], grad_fn=<MulBackward0>)
@@ -114,8 +132,19 @@ class Width(nn.Module):
         emptied = index is not self._counted or index.is_meta != self.log_nu.is_meta
         if emptied and not torch.compiler.is_compiling():  # by a loader such as from_pretrained
             self._count()
-        importance: Tensor = self.family.profile(buffers["index"], self.nu) * buffers["active"]
+        mask = "prefix" if in_forward and self.ordered and self._is_cut() else "active"
+        importance: Tensor = self.family.profile(buffers["index"], self.nu) * buffers[mask]
         return importance
+
+    def _is_cut(self) -> bool:
+        """Whether a forward uses the prefix."""
+        # Not while compiling, which would then depend on the kind of step.
+        if not torch.compiler.is_compiling() and self.in_two_passes and torch._C._current_graph_task_id() != -1:
+            raise GateError(
+                "gradient checkpointing repeats a forward of ordered_loss in the backward pass, which cannot tell "
+                "whether it was that of the prefix. Train without gradient checkpointing, or without ordered_loss."
+            )
+        return self.uses_prefix and self.training
 
     def soft_units(self) -> Tensor:
         """The soft width S⁻¹(1 − k), as a tensor that gradients flow through."""
@@ -184,10 +213,23 @@ class Width(nn.Module):
             self.index = torch.arange(capacity, dtype=self.log_nu.dtype, device=self.log_nu.device)
             self.active = torch.empty_like(self.index)
             self._counted = self.index
+            self.prefix = None
         # In place: a compiled or data-parallel forward sees the new width without being rebuilt.
         torch.lt(self.index, units, out=self.active)
         self.active *= self.amplitude * self.family.anchor
         self.units, self.capacity = units, capacity
+        self.draw_(self.draw)
+
+    def draw_(self, number: int) -> None:
+        """Set the prefix to the one that draw `number` gives."""
+        self.draw, self.in_two_passes = number, False
+        self.prefix_units = prefix_units(self.units, self.ordered, number) if self.ordered else self.units
+        if not self.ordered:
+            return
+        if self.prefix is None:
+            self.prefix = torch.empty_like(self.index)
+        torch.lt(self.index, self.prefix_units, out=self.prefix)  # in place, for the same reason
+        self.prefix *= self.amplitude * self.family.anchor
 
     def snapshot(self) -> tuple[int, int, Tensor, Tensor]:
         """What `restore` needs to undo `set_units`."""
@@ -196,7 +238,8 @@ class Width(nn.Module):
     def restore(self, snapshot: tuple[int, int, Tensor, Tensor]) -> None:
         """Undo `set_units`."""
         self.units, self.capacity, self.index, self.active = snapshot
-        self._counted = self.index
+        self._counted, self.prefix = self.index, None
+        self.draw_(self.draw)
 
     def capacity_for(self, units: int) -> int:
         """The capacity to allocate for a width: the next multiple of the block.
@@ -218,25 +261,28 @@ class Width(nn.Module):
         return capacity - units <= (0 if self.block == 1 else 2 * self._allocation_step(capacity))
 
     def get_extra_state(self) -> Tensor:
-        """The state besides ν: the number of units, the quantile and the amplitude."""
-        return torch.tensor([float(self.units), self.quantile, self.amplitude], dtype=torch.float64)
+        """The state besides ν: the number of units, the quantile, the amplitude and, if ordered, the draw in force."""
+        state = [float(self.units), self.quantile, self.amplitude, *([float(self.draw)] if self.ordered else [])]
+        return torch.tensor(state, dtype=torch.float64)
 
     def set_extra_state(self, state: Tensor) -> None:
-        """Set the number of units, the quantile and the amplitude from a state dict."""
-        units, quantile, amplitude = state.tolist()
+        """Set the number of units, the quantile, the amplitude and the draw from a state dict."""
+        units, quantile, amplitude, *draw = state.tolist()
         if units > self.capacity:
             raise CheckpointError(
                 f"the state dict gives a layer {int(units)} units, but its tensors have room for {self.capacity}. "
                 "Load the whole model, with awn.advanced.load_state_dict_(model, state)."
             )
         self.quantile, self.amplitude = quantile, amplitude
+        self.draw = int(draw[0]) if draw else 0
         self.set_units(int(units), self.capacity)
 
     def extra_repr(self) -> str:
         """What `print(model)` shows."""
         now = f"{self.family.learned}={self.family.lower + math.exp(min(self.log_nu.item(), 700.0)):.4g}"
         family = type(self.family).__name__
-        return f"units={self.units}, capacity={self.capacity}, quantile={self.quantile:g}, {family}, {now}"
+        order = f", ordered={self.ordered:g}" if self.ordered else ""
+        return f"units={self.units}, capacity={self.capacity}, quantile={self.quantile:g}, {family}, {now}{order}"
 
     def _stored(self, value: float) -> float:
         return math.log(value - self.family.lower)
@@ -295,4 +341,5 @@ def as_options(width: Width) -> dict[str, Any]:
         "new_units": width.new_units,
         "gain": width.gain,
         "amplitude": width.amplitude,
+        "ordered": width.ordered,
     }

@@ -11,6 +11,7 @@ from torch.optim import Optimizer
 
 from awn.basics.checks import check_units
 from awn.core.groups import require_groups
+from awn.core.ordered import draw_prefix_, use_prefix_
 from awn.core.resize import resize_
 from awn.core.summary import widths
 from awn.errors import ArgumentError, MissingExtraError
@@ -56,6 +57,9 @@ class AdaptiveWidth(Callback):
 
     With `Trainer(strategy="ddp")` all ranks have the same widths and units. The gradient of the prior is added to the
     mean gradient of the ranks, so it counts once. `n_samples` is the size of the whole training set.
+
+    A model made with `ordered=…` trains a prefix of its units alone in that share of the steps. If `training_step`
+    returns `awn.advanced.ordered_loss(self, closure)`, these steps train the whole network as well, which is better.
     """
 
     def __init__(
@@ -124,6 +128,14 @@ class AdaptiveWidth(Callback):
         self._steps = trainer.global_step
         self._looked = False
 
+    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
+        """Use the prefix that is drawn for this step, if the model is trained in order."""
+        use_prefix_(pl_module, True)
+
+    def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
+        """Use the whole network again."""
+        use_prefix_(pl_module, False)
+
     def on_before_backward(self, trainer: Trainer, pl_module: LightningModule, loss: torch.Tensor) -> None:
         """Warn if the first loss already includes the prior."""
         if not self._looked and self.prior.weight_scale is not None and holds_weight_prior(loss):
@@ -150,6 +162,7 @@ class AdaptiveWidth(Callback):
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Resize and log, if the batch ended in a step."""
+        use_prefix_(pl_module, False)
         if trainer.global_step == self._steps:
             return
         # Several optimizers may step at once, and so skip a multiple.
@@ -158,6 +171,8 @@ class AdaptiveWidth(Callback):
         if due:
             assert trainer.model is not None  # the module itself, or the DistributedDataParallel that it is trained in
             resize_(trainer.model, trainer.optimizers, generator=self._generator)
+        else:
+            draw_prefix_(require_groups(pl_module))
         pl_module.log_dict({f"width/{layer}": float(units) for layer, units in widths(pl_module).items()})
         if self._terms is not None:
             terms = self._terms

@@ -47,6 +47,7 @@ class AdaptiveMLP(nn.Module):
         max_units: int | None = None,
         block: int = 8,
         new_units: NewUnits = "zero",
+        ordered: float = 0.0,
         shared_width: bool = False,
         batch_norm: bool = False,
         dropout: float = 0.0,
@@ -75,14 +76,14 @@ class AdaptiveMLP(nn.Module):
         }
         self.activation = make_activation(activation)
         self.dropout = nn.Dropout(dropout) if dropout else nn.Identity()
+        limits: dict[str, Any] = {"min_units": min_units, "max_units": max_units, "block": block}
         widths = [
             Width(
                 family,
                 quantile=quantile,
-                min_units=min_units,
-                max_units=max_units,
-                block=block,
+                **limits,
                 new_units=new_units,
+                ordered=ordered,
                 gain=gain_of(self.activation),
                 device=device,
                 dtype=dtype,

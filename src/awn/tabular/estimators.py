@@ -49,6 +49,8 @@ class AdaptiveClassifier(ClassifierMixin, NetworkEstimator):  # type: ignore[mis
     - `units`: the number of units that each hidden layer starts with.
     - `max_units`: the most units a hidden layer may grow to; None means twice `units`.
     - `max_params`: the most parameters the network may end with; None means no limit.
+    - `ordered`: the share of the training steps that also train a random prefix of the units, from 0 to 1. The trained
+      network can then be truncated further, but is itself a little worse.
     - `scale`: the scale of the importance, "unit" (the first unit has importance 1) or "mass" (the sum is 1).
     - `quantile`: the share of the importance that the width covers, between 0 and 1.
     - `dropout`: the dropout rate after each activation.

@@ -268,6 +268,7 @@ class NetworkEstimator(NetworkParameters, BaseEstimator):  # type: ignore[misc]
                 importance=Exponential.for_units(self.units, self.quantile, scale=self.scale),
                 quantile=self.quantile,
                 max_units=2 * self.units if self.max_units is None else self.max_units,
+                ordered=self.ordered,
                 dropout=self.dropout,
                 batch_norm=self.batch_norm,
                 generator=torch.Generator().manual_seed(seed),

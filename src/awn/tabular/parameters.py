@@ -32,6 +32,7 @@ class NetworkParameters:
     quantile: float = 0.9
     max_units: int | None = None
     max_params: int | None = None
+    ordered: float = 0.0
     weight_scale: float | None = 0.4
     dropout: float = 0.0
     batch_norm: bool = False

@@ -17,10 +17,12 @@ from torch.optim import Optimizer
 
 from awn.basics.random_states import random_states, set_random_states
 from awn.core.groups import find_groups
+from awn.core.ordered import draw_prefix_
 from awn.core.resize import resize_
 from awn.errors import ArgumentError, NonFiniteError
 from awn.loss.budget import Budget
 from awn.loss.objective import objective, terms
+from awn.loss.ordered import ordered_loss
 from awn.loss.prior import Prior, weight_term
 from awn.parallel.collectives import average_, reaching_all, told
 from awn.training.callbacks import Callback
@@ -59,9 +61,9 @@ def fit(
     `loss(output, y, weight)` is the mean negative log-likelihood, such as `awn.likelihood.categorical`.
     `score(model, data)` returns a number, higher is better; the default is minus the loss. With a `folder`, the history
     is written to `history.jsonl` and checkpoints to `run.safetensors`. `resume=True` continues an interrupted run, with
-    the same result as without the interruption. A plain model is trained with the data term alone. The default
-    optimizer is Adam; another one uses its own learning rates. The random states of torch, NumPy and Python are
-    restored at the end.
+    the same result as without the interruption. A model made with `ordered=…` is trained in order, see
+    `awn.advanced.ordered_loss`. A plain model is trained with the data term alone. The default optimizer is Adam;
+    another one uses its own learning rates. The random states of torch, NumPy and Python are restored at the end.
 
     With a DistributedDataParallel, pass all samples on every rank; each takes its part of every batch. Rank 0
     evaluates, runs callbacks and writes files. A resumed run may have another number of ranks.
@@ -158,8 +160,8 @@ def _train_epoch(
     run.draw_apart()
     data_terms = []
     for batch, share in run.batches():
-        with run.autocast():
-            nll = loss(model(batch.x), batch.y, batch.weight)
+        data_term = partial(_data_term, run, loss, batch)
+        nll = ordered_loss(model, data_term) if run.ordered else data_term()
         if share != 1:
             nll = nll * share
         total = nll
@@ -173,10 +175,17 @@ def _train_epoch(
         progress.step += 1
         due = run.learns_width and progress.step % options.resize_every == 0
         resized = resize_(model, optimizer) if due else {}
+        if run.ordered and not due:
+            draw_prefix_(find_groups(model))
         for callback in callbacks:
             callback.on_step_end(progress, resized)
         data_terms.append(nll.detach())
     return data_terms
+
+
+def _data_term(run: Run, loss: Loss, batch: Data) -> Tensor:
+    with run.autocast():
+        return loss(run.parallel(batch.x), batch.y, batch.weight)
 
 
 def _mean_terms(run: Run, data_terms: Sequence[Tensor], prior: Prior, budget: Budget | None) -> dict[str, float]:

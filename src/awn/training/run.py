@@ -54,6 +54,8 @@ class Run:
         self.rank, self.ranks = rank_of(model), ranks_of(model)
         model = unwrapped(model)
         self.learns_width = bool(find_groups(model))
+        #: Whether some steps use a prefix of the units besides the whole network.
+        self.ordered = any(group.width.ordered for group in find_groups(model))
         if optimizer is None:
             # The optimizer applies the prior on the weights, which is cheaper than a term of the loss.
             inside: dict[str, Any] = {"prior": prior, "n_samples": len(train.y)} if self.learns_width else {}

@@ -10,6 +10,7 @@ from transformers.training_args import ParallelMode
 
 from awn.basics.checks import check_units
 from awn.core.groups import require_groups
+from awn.core.ordered import draw_prefix_, use_prefix_
 from awn.core.resize import resize_
 from awn.core.summary import widths
 from awn.errors import ArgumentError
@@ -36,6 +37,9 @@ class AdaptiveWidthCallback(TrainerCallback):
     `n_samples` is the number of samples over which the loss is a mean: by default the rows of the training set; for a
     language model, pass the number of tokens. `clock` is the unit of time of an annealed prior. `resize_every` is the
     number of steps between two resizes; each resize waits for an accelerator.
+
+    A model made with `ordered=…` trains a prefix of its units alone in that share of the steps. A Trainer whose
+    `compute_loss` uses `awn.advanced.ordered_loss` trains the whole network as well in these steps, which is better.
     """
 
     def __init__(
@@ -67,13 +71,15 @@ class AdaptiveWidthCallback(TrainerCallback):
                 "Start one process, and let it see one device (CUDA_VISIBLE_DEVICES=0)."
             )
         require_groups(kwargs["model"])
+        use_prefix_(kwargs["model"], False)  # an earlier training may have stopped in the middle of a step
         self._samples = self.n_samples or count_samples(kwargs["train_dataloader"])
 
     def on_step_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        """Add the gradient of the prior and the budget, while gradients are still zero."""
+        """Add the gradient of the prior and the budget, while gradients are still zero; use the prefix of the step."""
         optimizer = kwargs["optimizer"]
+        use_prefix_(kwargs["model"], True)
         self._terms = add_prior_gradient_(
             kwargs["model"],
             optimizer,
@@ -85,9 +91,12 @@ class AdaptiveWidthCallback(TrainerCallback):
         )
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """Resize."""
+        """Resize, and use the whole network again."""
+        use_prefix_(kwargs["model"], False)
         if state.global_step % self.resize_every == 0:
             resize_(kwargs["model"], kwargs["optimizer"])
+        else:
+            draw_prefix_(require_groups(kwargs["model"]))
 
     def on_log(
         self,

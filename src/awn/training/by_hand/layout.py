@@ -2,6 +2,8 @@
 
     state [4, n]                  row 0 weights · row 1 gradients · rows 2 and 3 moments
 
+A fifth row takes the gradients of a prefix's pass in ordered training.
+
 A layer's part of a row is a matrix, its `block`: a row per output, a column per input. Column 0 is the bias, which
 reads a row of ones that the activations begin with. So one product computes a layer, and one its whole gradient.
 
@@ -30,7 +32,7 @@ import torch
 from torch import Tensor
 
 Array = np.ndarray[Any, Any]
-WEIGHT, GRADIENT, FIRST, SECOND = range(4)
+WEIGHT, GRADIENT, FIRST, SECOND, PREFIX = range(5)
 # Rows start at multiples of so many numbers: a processor reads aligned rows faster.
 _ALIGNMENT = 16
 # Slots and ones together are a multiple of this.
@@ -57,13 +59,13 @@ class Buffers:
     [(4, 231, 3), (4, 2, 232)]
     """
 
-    def __init__(self, sizes: Sequence[tuple[int, int]], lead: int, dtype: torch.dtype) -> None:
+    def __init__(self, sizes: Sequence[tuple[int, int]], lead: int, dtype: torch.dtype, *, rows: int = 4) -> None:
         self.sizes, self.lead = sizes, lead
         shapes = [(outputs, lead + inputs) for outputs, inputs in sizes]
         strides = [_aligned(outputs if inputs < FEW_INPUTS else inputs) for outputs, inputs in shapes]
-        rows = [inputs if inputs < FEW_INPUTS else outputs for outputs, inputs in shapes]
-        lengths = [count * stride for count, stride in zip(rows, strides, strict=True)]
-        self.state = torch.zeros(4, sum(lengths), dtype=dtype)
+        counts = [inputs if inputs < FEW_INPUTS else outputs for outputs, inputs in shapes]
+        lengths = [count * stride for count, stride in zip(counts, strides, strict=True)]
+        self.state = torch.zeros(rows, sum(lengths), dtype=dtype)
         self.blocks: list[Tensor] = []
         for part, stride, (outputs, inputs) in zip(self.state.split(lengths, 1), strides, shapes, strict=True):
             matrix = part.unflatten(1, (-1, stride))
@@ -71,6 +73,18 @@ class Buffers:
             self.blocks.append(matrix[:, :, :outputs].transpose(1, 2) if few else matrix[:, :, :inputs])
         #: The same memory, for NumPy.
         self.arrays: list[Array] = [block.numpy() for block in self.blocks]
+
+    def prefix(self, sizes: Sequence[tuple[int, int]]) -> list[Tensor]:
+        """Blocks of the first outputs and inputs, [2, …]: the weights, and their gradients in the fifth row of `state`.
+
+        >>> buffers = Buffers([(231, 2), (2, 231)], lead=1, dtype=torch.float32, rows=5)
+        >>> [tuple(block.shape) for block in buffers.prefix([(15, 2), (2, 15)])]
+        [(2, 15, 3), (2, 2, 16)]
+        """
+        return [
+            block[::PREFIX, :outputs, : self.lead + inputs]
+            for block, (outputs, inputs) in zip(self.blocks, sizes, strict=True)
+        ]
 
     def copy_(self, other: Buffers) -> None:
         """Take over what both have room for."""

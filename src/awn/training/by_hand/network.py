@@ -25,6 +25,7 @@ from awn.training.by_hand.layout import GRADIENT, WEIGHT, Buffers, slots_for
 from awn.training.by_hand.likelihoods import MakeTerm
 from awn.training.by_hand.optimizers import FlatOptimizer, decays, options_by_parameter, updates_so_far, weights_of
 from awn.training.by_hand.passes import Between, Passes
+from awn.training.by_hand.prefix import Prefixes, drawn_units
 from awn.training.by_hand.structure import Structure
 from awn.training.by_hand.width_terms import WidthTerms
 from awn.training.data import Data
@@ -67,12 +68,13 @@ class Network:
         self.widths = widths = [group.width for group in structure.groups]
         self.units = [width.units for width in widths]
         self.capacities = [width.capacity for width in widths]
+        self.ordered, self.draw = any(width.ordered for width in widths), widths[0].draw
         weights, options = weights_of(structure), options_by_parameter(optimizer)
         self.optimizer = make_optimizer(options[weights[0]], updates_so_far(optimizer, weights[0]))
         self.nus = [read_nu(width.log_nu, optimizer, self.optimizer.names) for width in widths]
         self.passes: Passes | None = None
         self.slots = [slots_for(units, structure.lead) for units in self.units]
-        self._use(Buffers(structure.sizes(self.slots), structure.lead, self.dtype), self._importances(self.units))
+        self._use(self._buffers(self.slots), self._importances(self.units))
         take_(structure, optimizer, self.buffers, self.optimizer.names, self.units)
         self.importances.update(self._log_nus())
 
@@ -91,8 +93,16 @@ class Network:
             self._make_passes(samples)
         assert self.passes is not None
         loss = self.term.loss(self.passes.forward(batch.x), batch)
+        prefix = drawn_units(self.widths, self.units, self.draw) if self.ordered else None
+        if prefix is not None:
+            self.term.d.mul_(0.5)
         self.passes.backward(self.term.d, batch.x_t)
-        self._collect_slopes()
+        slopes = self.importances.slopes()
+        if prefix is not None:
+            where = self._log_nus(), self._capacities()
+            of_prefix, more = self.prefixes.add_gradients(prefix, *where, batch, self.term)
+            loss, slopes = loss.add_(of_prefix).mul_(0.5), [a + b for a, b in zip(slopes, more, strict=True)]
+        self._collect_slopes(slopes)
         if self.has_prior:
             self._add_prior()
         if self.recipe.clip is not None:
@@ -103,17 +113,18 @@ class Network:
             nu.log = self.optimizer.update_number(nu.log, nu.slope, nu.moments, nu.count, nu.options)
         if not (resize and self._resized()):
             self.importances.update(self._log_nus())
+        self.draw += self.ordered
         return loss
 
     def _make_passes(self, samples: int) -> None:
-        capacities = [self.capacities[maker] for maker in self.makers]
-        self.passes = Passes(self.buffers, self.importances, self.recipe.between, capacities, samples)
+        lead, between = self.structure.lead, self.recipe.between
+        self.passes = Passes(self.buffers.blocks, lead, self.importances, between, self._capacities(), samples)
         self.term = self.recipe.make_term(self.structure.layers[-1].linear.out_features, samples, self.dtype)
 
-    def _collect_slopes(self) -> None:
+    def _collect_slopes(self, by_layer: Sequence[float]) -> None:
         """dL/dlog ν of every width; a width that layers share has the sum of theirs."""
         slopes = [0.0] * len(self.nus)
-        for maker, slope in zip(self.makers, self.importances.slopes(), strict=True):
+        for maker, slope in zip(self.makers, by_layer, strict=True):
             slopes[maker] += slope
         # A number that is lost anywhere in the batch or the weights is lost here as well, before any weight changes.
         for number, slope in enumerate(slopes):
@@ -153,6 +164,9 @@ class Network:
             self.units,
             self.capacities,
         )
+        if self.ordered:
+            for width in self.widths:
+                width.draw_(self.draw)
 
     # Widths
 
@@ -198,7 +212,7 @@ class Network:
 
     def _allocate(self, slots: list[int], wanted: list[int]) -> Buffers:
         try:
-            return Buffers(self.structure.sizes(slots), self.structure.lead, self.dtype)
+            return self._buffers(slots)
         except (RuntimeError, MemoryError, TypeError) as error:
             names = [group.name for group in self.structure.groups]
             moves = map(Move, self.units, wanted, slots)
@@ -215,9 +229,15 @@ class Network:
 
     def _use(self, buffers: Buffers, importances: Importances) -> None:
         self.buffers, self.importances = buffers, importances
+        if self.ordered:
+            self.prefixes = Prefixes(self.structure, buffers, self._importances(self.units), self.recipe.between)
         self.optimizer.attach(buffers, buffers.spread(decays(self.torch_optimizer, self.structure)))
         self.factors = buffers.spread(self.recipe.factors)
         self.has_prior = isinstance(self.factors, Tensor) or self.factors != 0
+
+    def _buffers(self, slots: list[int]) -> Buffers:
+        rows = 5 if self.ordered else 4
+        return Buffers(self.structure.sizes(slots), self.structure.lead, self.dtype, rows=rows)
 
     def _importances(self, units: list[int]) -> Importances:
         widths = [self.structure.groups[maker].width for maker in self.makers]
@@ -228,3 +248,7 @@ class Network:
     def _log_nus(self) -> list[float]:
         """Per hidden layer."""
         return [self.nus[maker].log for maker in self.makers]
+
+    def _capacities(self) -> list[int]:
+        """Per hidden layer."""
+        return [self.capacities[maker] for maker in self.makers]

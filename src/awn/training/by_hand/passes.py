@@ -18,7 +18,7 @@ from torch import Tensor
 
 from awn.training.by_hand.activations import Activation
 from awn.training.by_hand.importances import Importances
-from awn.training.by_hand.layout import GRADIENT, WEIGHT, Array, Buffers
+from awn.training.by_hand.layout import GRADIENT, WEIGHT, Array
 from awn.training.by_hand.products import product_for
 
 # The dot product of each two rows: faster than torch.linalg.vecdot on one thread. NumPy 1 has no vecdot.
@@ -129,20 +129,21 @@ class Weights:
 class Passes:
     """Forward and backward through all layers, for batches of `samples` samples.
 
-    `capacities`: those of the model's hidden layers, for which dropout draws.
+    `blocks`: the weights and gradients of every layer, see `layout.py`. `capacities`: those of the model's hidden
+    layers, for which dropout draws.
     """
 
     def __init__(
         self,
-        buffers: Buffers,
+        blocks: Sequence[Tensor],
+        lead: int,
         importances: Importances,
         between: Between,
         capacities: Sequence[int],
         samples: int,
     ) -> None:
-        self.samples, lead = samples, buffers.lead
-        blocks, f, df = buffers.blocks, importances.f, importances.df
-        most, dtype = max(block.shape[1] for block in blocks), buffers.state.dtype
+        self.samples, f, df = samples, importances.f, importances.df
+        most, dtype = max(block.shape[1] for block in blocks), blocks[0].dtype
         # The gradients of two neighbouring layers are alive at a time.
         gradients = torch.empty(2, lead + most, samples, dtype=dtype)
         self.weights: list[Weights] = []
