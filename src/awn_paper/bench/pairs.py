@@ -31,7 +31,7 @@ from awn.training.by_hand.structure import Structure
 from awn.training.run import Run
 
 # Small enough that no width changes by itself while it is timed.
-_LEARNING_RATE = 1e-6
+_LEARNING_RATE = 1e-7
 _SAMPLES = 10_000
 
 
