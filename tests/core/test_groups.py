@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+
 import pytest
 import torch
 from torch import nn
@@ -315,3 +318,87 @@ def test_parameters_at_the_width_of_a_layer_that_is_not_there():
 
 def test_a_model_without_learned_widths_has_its_own_parameters():
     assert awn.advanced.count_parameters(nn.Linear(3, 4)) == 16
+
+
+# Groups follow the model
+
+
+def pair() -> nn.Sequential:
+    return nn.Sequential(awn.AdaptiveMLP(2, 2), awn.AdaptiveMLP(2, 2, hidden_layers=2))
+
+
+def replaced(model: nn.Sequential) -> nn.Module:
+    model[1] = awn.AdaptiveMLP(2, 2)
+    return model
+
+
+def wholly_replaced(model: nn.Sequential) -> nn.Module:
+    model._modules = {"only": awn.AdaptiveMLP(2, 2)}
+    return model
+
+
+def deleted(model: nn.Sequential) -> nn.Module:
+    del model[0]
+    return model
+
+
+def moved(model: nn.Sequential) -> nn.Module:
+    model.add_module("2", model._modules.pop("0"))
+    return model
+
+
+def added_deep_inside(model: nn.Sequential) -> nn.Module:
+    model[0].activation.part = awn.AdaptiveMLP(2, 2)
+    return model
+
+
+def adapted(model: nn.Sequential) -> nn.Module:
+    model.append(nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 2)))
+    awn.adapt_(model[2])
+    return model
+
+
+def disconnected(model: nn.Sequential) -> nn.Module:
+    awn.advanced.disconnect_(model[1].hidden[0].width, fold=True)
+    return model
+
+
+def shared(model: nn.Sequential) -> nn.Module:
+    model[1] = model[0]
+    return model
+
+
+def loaded(model: nn.Sequential) -> nn.Module:
+    other = pair()
+    awn.advanced.set_units_(other, {"0.hidden.0": 7})
+    model.load_state_dict(other.state_dict())
+    return model
+
+
+CHANGES = {
+    "replaced": replaced,
+    "wholly replaced": wholly_replaced,
+    "deleted": deleted,
+    "moved": moved,
+    "added deep inside": added_deep_inside,
+    "adapted": adapted,
+    "disconnected": disconnected,
+    "shared": shared,
+    "loaded": loaded,
+    "copied": copy.deepcopy,
+    "pickled": lambda model: pickle.loads(pickle.dumps(model)),
+    "compiled": lambda model: torch.compile(model, backend="eager"),
+    "part of another model": lambda model: nn.ModuleDict({"first": model[1], "second": model}),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_groups_follow_a_model_that_changes(change):
+    model = pair()
+    before = awn.core.groups.find_groups(model)
+    assert [group.name for group in before] == ["0.hidden.0", "1.hidden.0", "1.hidden.1"]
+    model = CHANGES[change](model)
+    inside = getattr(model, "_orig_mod", model)
+    expected = {module: name for name, module in inside.named_modules() if isinstance(module, Width)}
+    found = awn.core.groups.find_groups(model)
+    assert [(group.width, f"{group.name}.width") for group in found] == list(expected.items())

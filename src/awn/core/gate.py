@@ -29,6 +29,7 @@ from torch.fx._symbolic_trace import is_fx_symbolic_tracing
 from torch.nn import functional as F
 
 from awn.basics.tracing import is_traced
+from awn.core.gated_linear import gated_linear, saves_memory
 from awn.core.width import Width
 from awn.errors import ArgumentError, GateError
 from awn.parallel.sharded import refuse_sharded
@@ -288,15 +289,19 @@ def _read(layer: Any, name: str) -> Tensor | None:
 def _linear_forward(self: Any, input: Tensor) -> Tensor:
     """The forward of a gated linear layer: it scales the input or the weight, whichever has fewer elements."""
     weight, gates = self._parameters["weight"], self._gates["weight"]
-    inputs_are_few = (
-        not is_traced()  # tracing would fix the choice for the size of this batch
-        and "_products" not in self.__dict__
-        and type(input) is Tensor
-        and len(gates) == 1
-        and gates[0].dim == 1
-        and input.numel() < weight.numel()
-    )
-    if not inputs_are_few:
+    gate = gates[0]
+    if (
+        is_traced()  # tracing would fix the choice for the size of this batch
+        or "_products" in self.__dict__
+        or type(input) is not Tensor
+        or len(gates) != 1
+        or gate.dim != 1
+    ):
         return F.linear(input, self._product("weight"), self.bias)
-    self._check_writes()
-    return F.linear(input * gates[0].importance(weight), weight, self.bias)
+    if "_written" in self.__dict__:
+        self._check_writes()
+    if saves_memory(input, weight):
+        return gated_linear(input, weight, self.bias, gate.importance(weight))
+    if input.numel() < weight.numel():
+        return F.linear(input * gate.importance(weight), weight, self.bias)
+    return F.linear(input, gate.on(weight), self.bias)

@@ -52,10 +52,11 @@ def find_groups(model: nn.Module) -> list[WidthGroup]:
     >>> [group.name for group in find_groups(awn.AdaptiveMLP(2, 2, hidden_layers=2))]
     ['hidden.0', 'hidden.1']
     """
+    model = unwrapped(model)
     found: dict[Width, str] = {}
-    _collect_widths(unwrapped(model), "", found)
+    _collect_widths(model, "", found)
     if found:
-        refuse_sharded((axis.tensor for width in found for axis in width.axes), unwrapped(model))
+        refuse_sharded((axis.tensor for width in found for axis in width.axes), model)
     return [WidthGroup(path, width) for width, path in found.items()]
 
 

@@ -57,18 +57,12 @@ def resize_(
     model, optimizers = uncompiled(model), list_optimizers(optimizer)
     groups = require_groups(model)
     stored = _read([group.width.log_nu for group in groups])
-    settled = []
-    for group, log_nu in zip(groups, stored, strict=True):
-        try:
-            settled.append(group.width.settle(log_nu))
-        except NonFiniteError as error:
-            raise NonFiniteError(lost_number(model, group, optimizers, error)) from None
+    settled = _settle(model, groups, stored, optimizers)
     catch_up_(model, groups, optimizers)
-    changed = settled != [(group.width.units, log_nu) for group, log_nu in zip(groups, stored, strict=True)]
-    targets = {group.name: units for group, (units, _) in zip(groups, settled, strict=True)}
-    moves = _plan(groups, targets, {}) if changed else {}
+    targets = {group.name: units for group, (units, _) in zip(groups, settled or (), strict=False)}
+    moves = _plan(groups, targets, {}) if targets else {}
     _keep_in_step(model, groups, moves)
-    if not changed:
+    if settled is None:
         draw_prefix_(groups)
         return {}
     drifted = [(group, was, now) for group, was, (_, now) in zip(groups, stored, settled, strict=True) if was != now]
@@ -140,7 +134,7 @@ def _move_(
 
 
 def _check_generator(generator: torch.Generator | None) -> None:
-    if not isinstance(generator, torch.Generator | None):
+    if generator is not None and not isinstance(generator, torch.Generator):
         raise ArgumentError(f"generator must be a torch.Generator or None, got {generator!r}.")
 
 
@@ -149,6 +143,25 @@ def _read(numbers: Sequence[Tensor]) -> list[float]:
     if all(number.is_cpu for number in numbers):
         return [number.item() for number in numbers]
     return torch.stack([number.detach() for number in numbers]).tolist()
+
+
+def _settle(
+    model: nn.Module, groups: Sequence[WidthGroup], stored: Sequence[float], optimizers: Sequence[Optimizer]
+) -> list[tuple[int, float]] | None:
+    """The number of units and the ν of every layer for the stored values; None if all stay as they are."""
+    for group, log_nu in zip(groups, stored, strict=True):
+        if not group.width.keeps(log_nu, group.width.units):
+            break
+    else:
+        return None
+    settled = []
+    for group, log_nu in zip(groups, stored, strict=True):
+        try:
+            settled.append(group.width.settle(log_nu))
+        except NonFiniteError as error:
+            raise NonFiniteError(lost_number(model, group, optimizers, error)) from None
+    now = [(group.width.units, log_nu) for group, log_nu in zip(groups, stored, strict=True)]
+    return None if settled == now else settled
 
 
 def _keep_in_step(model: nn.Module, groups: Sequence[WidthGroup], moves: Mapping[str, Move]) -> None:
@@ -178,10 +191,11 @@ def _watch_on(gate: Gate) -> Watch:
 
 def catch_up_(model: nn.Module, groups: Sequence[WidthGroup], optimizers: Sequence[Optimizer]) -> None:
     """Check that optimizers fit the model, and clear what they hold of units that went without them at hand."""
-    if optimizers and any(group.width.optimizer_may_be_stale for group in groups):
+    if not optimizers:
+        return
+    if any(group.width.optimizer_may_be_stale for group in groups):
         _catch_up_(model, groups, optimizers)
-    if optimizers:
-        check_prior_decay(groups, optimizers)
+    check_prior_decay(groups, optimizers)
 
 
 def _catch_up_(model: nn.Module, groups: Sequence[WidthGroup], optimizers: Sequence[Optimizer]) -> None:

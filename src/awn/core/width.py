@@ -127,13 +127,17 @@ class Width(nn.Module):
         >>> Width(Exponential.for_units(2, scale="unit"), block=4).importance()
         tensor([1.0000, 0.2154, 0.0000, 0.0000], grad_fn=<MulBackward0>)
         """
-        buffers: dict[str, Any] = self._buffers  # as attributes they would take as long to find as to use
-        index = buffers["index"]
-        emptied = index is not self._counted or index.is_meta != self.log_nu.is_meta
+        # Read from their dicts: as attributes, these tensors would take as long to find as to use.
+        buffers: dict[str, Any] = self._buffers
+        parameters: dict[str, Any] = self._parameters
+        index, log_nu, family = buffers["index"], parameters["log_nu"], self.family
+        emptied = index is not self._counted or index.is_meta != log_nu.is_meta
         if emptied and not torch.compiler.is_compiling():  # by a loader such as from_pretrained
             self._count()
+            index = buffers["index"]
+        nu = log_nu.exp()
         mask = "prefix" if in_forward and self.ordered and self._is_cut() else "active"
-        importance: Tensor = self.family.profile(buffers["index"], self.nu) * buffers[mask]
+        importance: Tensor = family.profile(index, nu + family.lower if family.lower else nu) * buffers[mask]
         return importance
 
     def _is_cut(self) -> bool:

@@ -35,4 +35,5 @@ def parallel_of(model: nn.Module) -> DistributedDataParallel | None:
     >>> parallel_of(nn.Linear(2, 2))
     """
     outer = uncompiled(model)
-    return outer if isinstance(outer, DistributedDataParallel) else None
+    # The name first: this runs several times per step, and isinstance is slow for a class with an abstract base.
+    return outer if "module" in outer._modules and isinstance(outer, DistributedDataParallel) else None

@@ -112,7 +112,7 @@ def _end(estimator: Estimator) -> dict[str, Any]:
         "parameters": count_parameters(estimator.model_),
         "epochs": len(history),
         "kept_epoch": history.kept_epoch,
-        "stopped_early": len(history) < estimator.epochs,
+        "stopped_early": len(history) < estimator.max_iter_,
     }
 
 

@@ -111,13 +111,15 @@ class NetworkEstimator(NetworkParameters, BaseEstimator):  # type: ignore[misc]
         data = self._data(train)
         self.model_ = self._make_network(data.x.shape[1], outputs, seed)
         self._check_cap()
+        options = self._options(seed, len(train))
+        self.max_iter_ = options.epochs
         self.history_ = fit(
             together(self.model_) if data_parallel else self.model_,
             data,
             self._data(validation) if len(validation) else None,
             loss=criterion.loss,
             score=criterion.score,
-            options=self._options(seed, len(train)),
+            options=options,
             prior=self._prior(len(train)),
             budget=self._budget(),
             callbacks=self.callbacks,
