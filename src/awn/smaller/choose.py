@@ -26,6 +26,8 @@ from awn.smaller.reference import Reference
 from awn.smaller.truncate import truncate
 
 ModelT = TypeVar("ModelT", bound=nn.Module)
+#: A loss this many standard errors above the best counts as equally good.
+SLACK = 0.25
 _LATENCY_TURNS = 15
 
 
@@ -99,7 +101,7 @@ def choose(
     *,
     repair: Any = None,
     score: Score | None = None,
-    slack: float = 0.25,
+    slack: float = SLACK,
     max_drop: float | None = None,
     max_units: int | None = None,
     max_params: int | None = None,
@@ -135,7 +137,8 @@ def choose(
     _check(slack, step, max_drop, score)
     limits = _limits(max_units=max_units, max_params=max_params, max_flops=max_flops)
     held_out = HeldOut.of(data, loss)
-    reference = None if repair is False else Reference.of(model, held_out.inputs() if repair is None else repair)
+    inputs, argument = (held_out.inputs(), "data") if repair is None else (repair, "repair")
+    reference = None if repair is False else Reference.of(model, inputs, argument)
     rungs = list(climb_down(model, held_out, reference, step, score))
     build = partial(_rebuilt, model, reference, rungs)
     curve = tuple(_point(rung, _flops_of(model, groups, positions)) for rung in rungs)

@@ -25,6 +25,7 @@ from awn.loss.objective import objective, terms
 from awn.loss.ordered import ordered_loss
 from awn.loss.prior import Prior, weight_term
 from awn.parallel.collectives import average_, reaching_all, told
+from awn.smaller.held_out import HeldOut
 from awn.training.callbacks import Callback
 from awn.training.choosing import choose_width_, tuning_options
 from awn.training.data import Data
@@ -92,7 +93,8 @@ def fit(
                 train_epoch = _train_by_hand if path == "by hand" else partial(_train_epoch, callbacks=callbacks)
                 terms = _mean_terms(run, train_epoch(run, loss, prior, budget), prior, budget)
             terms |= _judge(run, validation, score, loss)
-            run.end_epoch({**terms, "seconds": time.perf_counter() - started, "path": path})
+            error = partial(_loss_error, run, validation, loss)
+            run.end_epoch({**terms, "seconds": time.perf_counter() - started, "path": path}, error)
             for callback in callbacks:
                 callback.on_epoch_end(progress)
             progress.stop = bool(told(run.parallel, lambda: [progress.stop], 1)[0])
@@ -221,6 +223,13 @@ def _judge(run: Run, validation: Data | None, score: Score | None, loss: Loss) -
 
     merit, found = told(run.parallel, lambda: [*score_and_loss(model, validation, score, loss)], how_many=2)
     return {"score": merit, "validation_loss": found}
+
+
+def _loss_error(run: Run, validation: Data | None, loss: Loss) -> float:
+    """The standard error of the validation loss."""
+    assert validation is not None
+    held_out = HeldOut.of(tuple(tensor for tensor in validation if tensor is not None), loss)
+    return told(run.parallel, lambda: [held_out.judge(run.model).error], how_many=1)[0]
 
 
 @contextmanager

@@ -6,7 +6,7 @@ import copy
 import math
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from awn.loss.prior import Prior
 from awn.nn.mlp import AdaptiveMLP
 from awn.parallel.collectives import rank_of, ranks_of, share_, told
 from awn.parallel.unwrap import unwrapped
+from awn.smaller.choose import SLACK
 from awn.training.callbacks import Progress
 from awn.training.data import Data, checksum
 from awn.training.history import EpochRow, History, json_line
@@ -34,6 +35,8 @@ from awn.training.options import FitOptions
 
 # Often enough that a killed run loses little, seldom enough that writing costs nothing beside training.
 _SECONDS_BETWEEN_CHECKPOINTS = 5.0
+# Fluctuations of the width by a unit or two are no reason to prefer an epoch.
+_CLEARLY_SMALLER = 0.8
 
 
 class Run:
@@ -73,7 +76,9 @@ class Run:
                 group["initial_lr"] = float(group["lr"])  # saved with the optimizer
         self.shuffling = torch.Generator().manual_seed(options.seed)
         self.progress = Progress(model, self.optimizer, options, History())
-        self.best: dict[str, Any] = {"merit": -math.inf, "since": 0, "state": None}
+        #: The best merit, since which epoch, and what is within the slack of it; then the kept epoch.
+        self.best: dict[str, Any] = {"merit": -math.inf, "since": 0, "slack": 0.0}
+        self.best |= {"kept": -math.inf, "units": 0, "state": None}
         settings = to_plain(options, kinds=True, other=repr)
         settings.pop("by_hand")  # a run may go on along the other path
         self._settings = {
@@ -143,8 +148,11 @@ class Run:
             else:
                 group["lr"] = rate
 
-    def end_epoch(self, measured: EpochRow) -> None:
-        """Record the epoch, keep the state if it is the best, and stop if patience is exhausted."""
+    def end_epoch(self, measured: EpochRow, error: Callable[[], float] = float) -> None:
+        """Record the epoch, keep the state if it is the best, and stop if patience is exhausted.
+
+        `error` computes the standard error of the validation loss; it is called if the loss is the lowest so far.
+        """
         progress, patience = self.progress, self.options.patience
         progress.epoch += 1
         groups = find_groups(self.model)
@@ -156,7 +164,7 @@ class Run:
             "widths": {group.name: group.width.units for group in groups},
             "nu": {group.name: group.width.value for group in groups},
         }
-        row["best"] = row["score"] is not None and self._keep_if_best(self.options.merit(row))
+        row["best"] = row["score"] is not None and self._keep_if_best(row, error)
         progress.history.rows.append(row)
         if row["score"] is not None and patience is not None and progress.epoch - self.best["since"] >= patience:
             progress.stop = True
@@ -164,12 +172,22 @@ class Run:
             with (self.folder / "history.jsonl").open("ab") as file:
                 file.write(json_line(row))
 
-    def _keep_if_best(self, merit: float) -> bool:
-        better = merit > self.best["merit"]
-        kept = better or (merit == self.best["merit"] and self.options.ties == "last")
+    def _keep_if_best(self, row: EpochRow, error: Callable[[], float]) -> bool:
+        best, merit, units = self.best, self.options.merit(row), sum(row["widths"].values())
+        if merit > best["merit"]:
+            # An early epoch may have the lowest loss by chance, before the widths have settled. So of epochs that are
+            # as good within the slack of `awn.choose`, a clearly smaller network is kept.
+            settles = self.options.choose is not None and self.options.stop_by == "loss" and self.learns_width
+            best |= {"merit": merit, "since": self.progress.epoch, "slack": SLACK * error() if settles else 0.0}
+        lowest = best["merit"] - best["slack"]
+        if best["kept"] < lowest or units < _CLEARLY_SMALLER * best["units"]:
+            kept = bool(merit >= lowest)
+        elif units * _CLEARLY_SMALLER > best["units"]:
+            kept = False
+        else:
+            kept = bool(merit > best["kept"] or (merit == best["kept"] and self.options.ties == "last"))
         if kept:
-            since = self.progress.epoch if better else self.best["since"]
-            self.best = {"merit": merit, "since": since, "state": copy.deepcopy(self.model.state_dict())}
+            best |= {"kept": merit, "units": units, "state": copy.deepcopy(self.model.state_dict())}
         return kept
 
     def checkpoint(self, *, now: bool = False) -> None:

@@ -1,0 +1,129 @@
+"""What `fit` does after training: cut the model to the smallest size that is as good, and fine-tune it."""
+
+from __future__ import annotations
+
+import logging
+import math
+
+import pytest
+import torch
+from torch import nn
+
+import awn
+from awn.training import Data, FitOptions, fit
+from awn.training.evaluate import accuracy, mean_loss
+from awn.training.run import Run
+
+LOSS = awn.likelihood.categorical
+
+
+def rows(number: int, seed: int) -> Data:
+    x = torch.randn(number, 2, generator=torch.Generator().manual_seed(seed))
+    return Data(x, (x[:, 0] > 0).long())
+
+
+TRAIN, VALIDATION = rows(400, seed=0), rows(200, seed=1)
+
+
+def model(units: int = 40) -> awn.AdaptiveMLP:
+    generator = torch.Generator().manual_seed(0)
+    return awn.AdaptiveMLP(2, 2, 2, importance=awn.Exponential.for_units(units), generator=generator)
+
+
+def options(**changes) -> FitOptions:
+    return FitOptions(**{"epochs": 8, "batch_size": 50, "stop_by": "loss", **changes})
+
+
+def test_an_easy_task_ends_with_fewer_than_half_of_the_units():
+    network = model()
+    history = fit(network, TRAIN, VALIDATION, loss=LOSS, score=accuracy, options=options())
+    assert history.choice is not None
+    assert awn.widths(network) == history.choice.widths
+    assert sum(history.choice.widths.values()) < 0.5 * sum(history[-1]["widths"].values())
+    assert accuracy(network, VALIDATION) > 0.95
+    # Fine-tuned weights are kept only if they are better.
+    assert mean_loss(network, VALIDATION, LOSS) <= history.choice.point.loss + 1e-6
+
+
+def test_without_a_choice_the_learned_width_stays():
+    network = model()
+    history = fit(network, TRAIN, VALIDATION, loss=LOSS, options=options(choose=None))
+    assert history.choice is None
+    assert awn.widths(network) == history[history.kept_epoch - 1]["widths"]
+
+
+def test_without_validation_nothing_is_chosen():
+    assert fit(model(), TRAIN, loss=LOSS, options=options(epochs=1)).choice is None
+
+
+def test_a_plain_model_is_not_cut():
+    plain = nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 2))
+    assert fit(plain, TRAIN, VALIDATION, loss=LOSS, options=options(epochs=1)).choice is None
+
+
+def test_the_bounds_of_the_width_are_as_before():
+    network = awn.AdaptiveMLP(2, 2, importance=awn.Exponential.for_units(20), min_units=1, max_units=30)
+    fit(network, TRAIN, VALIDATION, loss=LOSS, options=options())
+    assert (network.hidden[0].width.min_units, network.hidden[0].width.max_units) == (1, 30)
+
+
+def test_an_optimizer_of_the_user_stays_in_use():
+    network = model()
+    optimizer = torch.optim.Adam(awn.param_groups(network, 0.01))
+    fit(network, TRAIN, VALIDATION, loss=LOSS, options=options(), optimizer=optimizer)
+    LOSS(network(TRAIN.x), TRAIN.y, None).backward()
+    optimizer.step()
+    awn.resize_(network, optimizer)
+
+
+def test_a_choice_is_the_same_after_a_resume(tmp_path):
+    once, again = model(), model()
+    fit(once, TRAIN, VALIDATION, loss=LOSS, options=options(), folder=tmp_path / "once")
+    fit(again, TRAIN, VALIDATION, loss=LOSS, options=options(), folder=tmp_path / "once", resume=True)
+    assert all(torch.equal(value, again.state_dict()[name]) for name, value in once.state_dict().items())
+
+
+def kept_epoch(epochs: list[tuple[float, int]], **changes) -> int:
+    """The epoch that is kept, given the validation loss and the units of each; the standard error is 4."""
+    network = awn.AdaptiveMLP(2, 2)
+    run = Run(network, TRAIN, options(**changes), None, None, prior=awn.Prior(), budget=None)
+    for loss, units in epochs:
+        network.hidden[0].width.units = units  # what the row of the epoch says
+        run.end_epoch({"score": -loss, "validation_loss": loss, "total": loss}, error=lambda: 4.0)
+    return run.progress.history.kept_epoch
+
+
+@pytest.mark.parametrize(
+    ("epochs", "kept"),
+    [
+        ([(3.0, 100), (2.0, 100), (2.5, 100)], 2),  # as small: the lowest loss
+        ([(2.0, 100), (2.9, 50)], 2),  # within a quarter of the error of 4, and clearly smaller
+        ([(2.0, 100), (3.1, 50)], 1),  # not within it
+        ([(2.0, 100), (2.9, 90)], 1),  # not clearly smaller
+        ([(2.0, 100), (1.9, 110)], 2),  # better, and not clearly larger
+        ([(2.9, 50), (2.0, 100)], 1),  # better within the slack, but clearly larger
+        ([(3.1, 50), (2.0, 100)], 2),
+        ([(2.5, 100), (3.4, 50), (1.0, 100), (1.9, 60)], 4),  # the slack is that of the best so far
+    ],
+)
+def test_of_equally_good_epochs_the_smallest_network_is_kept(epochs, kept):
+    assert kept_epoch(epochs) == kept
+
+
+def test_without_a_choice_the_best_epoch_is_kept():
+    epochs = [(2.0, 100), (2.9, 50)]
+    assert kept_epoch(epochs, choose=None) == 1
+    assert kept_epoch(epochs, stop_by="score") == 1
+
+
+def test_several_processes_say_that_nothing_is_chosen(caplog):
+    from awn.training.loop import _chooses
+
+    network = model()
+    run = Run(network, TRAIN, options(), None, None, prior=awn.Prior(), budget=None)
+    assert _chooses(run)
+    run.parallel = nn.Module()
+    with caplog.at_level(logging.INFO, logger="awn.training.loop"):
+        assert not _chooses(run)
+    assert "several processes" in caplog.text
+    assert math.isfinite(run.best["slack"])
