@@ -29,8 +29,10 @@ def draw_new_units_(
         for more, dim, width in reversed(parts) if layer.rows_first else parts:
             if width is None or not more:
                 continue
-            new = weight[before[width] :] if dim == 0 else weight[:, before[width] :]
             kind = structure.groups[width].width.new_units
+            if kind == "zero" and dim == 1 and not layer.rows_first:
+                continue  # an inert slot holds zeros already
+            new = weight[before[width] :] if dim == 0 else weight[:, before[width] :]
             if kind == "normal":
                 new[...] = _normal(new)
             elif kind == "zero" and dim == 1:
