@@ -504,3 +504,13 @@ def test_few_rows_are_all_trained_on() -> None:
     estimator = AdaptiveClassifier(**FEW).fit(X[::5], y[::5])
     assert estimator.history_.column("score") == [None] * 3
     assert None not in AdaptiveClassifier(**FEW).fit(X, y).history_.column("score")
+
+
+def test_an_ordered_estimator_builds_and_trains_an_ordered_network() -> None:
+    X, y = iris()
+    classifier = AdaptiveClassifier(**FEW, ordered=0.5).fit(X, y)
+    widths = [group.width for group in awn.advanced.find_groups(classifier.model_)]
+    assert [width.ordered for width in widths] == [0.5, 0.5]
+    assert widths[0].draw == widths[1].draw > 0
+    plain = AdaptiveClassifier(**FEW).fit(X, y)
+    assert not np.allclose(plain.predict_proba(X), classifier.predict_proba(X))

@@ -44,8 +44,8 @@ class Width(nn.Module):
     # Ordered training, see `awn.core.ordered`.
     #: The number of the draw in force, and the units of its prefix; all units if that draw leaves none out.
     draw = prefix_units = 0
-    #: Whether training forwards use the prefix, and whether this step has had forwards of both kinds.
-    uses_prefix = in_two_passes = False
+    #: Whether this step has had forwards of the whole network and of the prefix.
+    in_two_passes = False
     #: The batch norms that do not track statistics while forwards use the prefix, and the prefixes unused in a row.
     paused_norms: Sequence[Any] = ()
     unused_prefixes = 0
@@ -90,6 +90,8 @@ class Width(nn.Module):
         self.gain = gain
         self.amplitude = amplitude
         self.ordered = float(ordered)
+        #: Whether training forwards use the prefix. Set here: compiled code depends on where it finds an attribute.
+        self.uses_prefix = False
         #: Every tensor dimension that has this width; filled in by `awn.core.groups.connect_`.
         self.axes: tuple[Axis, ...] = ()
         #: The prior on the weights that an optimizer applies as weight decay, (scale, samples); None if none does.
