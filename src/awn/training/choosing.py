@@ -8,7 +8,6 @@ from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
-from torch.optim import Optimizer
 
 from awn.core.groups import find_groups
 from awn.core.state import load_state_dict_
@@ -17,6 +16,7 @@ from awn.smaller.readers import find_readers
 from awn.training.data import Data
 from awn.training.evaluate import Loss, Score, mean_loss
 from awn.training.options import FitOptions
+from awn.training.run import Run
 
 # A ladder repairs many networks. Least squares over a few inputs per unit need no more rows.
 _REPAIR_ROWS = 2048
@@ -26,27 +26,25 @@ _TUNING_RATE = 0.2
 
 
 def choose_width_(
-    model: nn.Module,
-    inputs: Tensor,
+    run: Run,
     validation: Data,
     *,
     loss: Loss,
     score: Score | None,
-    seed: int,
-    optimizer: Optimizer | None = None,
     fine_tune_: Callable[[nn.Module], object],
 ) -> Choice[nn.Module]:
-    """Cut a trained model, in place, to the smallest size that is as good on `validation`, and fine-tune it.
+    """Cut the trained model of a run to the smallest size that is as good on `validation`, and fine-tune it.
 
-    `inputs` are those of the training set, for repairs. `fine_tune_` trains a network in place; its result is kept if
-    the validation loss is lower than before.
+    The inputs of the training set serve for repairs. `fine_tune_` trains a network in place; its result is kept if the
+    validation loss is lower than before.
     """
+    model = run.model
     repairable, _ = find_readers(model)
     choice = choose(
         model,
-        validation,
+        tuple(tensor for tensor in validation if tensor is not None),
         loss,
-        repair=_some(inputs, seed) if repairable else False,
+        repair=_some(run.train.x, run.options.seed) if repairable else False,
         score=None if score is None else lambda network: score(network, validation),
     )
     if choice.chosen > 0:
@@ -54,7 +52,7 @@ def choose_width_(
         with _pinned(tuned):
             fine_tune_(tuned)
         best = min(cut, tuned, key=lambda network: mean_loss(network.eval(), validation, loss))
-        load_state_dict_(model, best.state_dict(), optimizer)
+        load_state_dict_(model, best.state_dict(), run.optimizer)
     model.eval()
     return choice
 

@@ -86,36 +86,40 @@ def fit(
         for callback in callbacks:
             callback.on_fit_start(progress)
         while progress.epoch < options.epochs and not progress.stop:
-            started = time.perf_counter()
-            run.set_learning_rates()
-            path = _choose_path(run, loss, callbacks)
-            with reaching_all(run.parallel):
-                train_epoch = _train_by_hand if path == "by hand" else partial(_train_epoch, callbacks=callbacks)
-                terms = _mean_terms(run, train_epoch(run, loss, prior, budget), prior, budget)
-            terms |= _judge(run, validation, score, loss)
-            error = partial(_loss_error, run, validation, loss)
-            run.end_epoch({**terms, "seconds": time.perf_counter() - started, "path": path}, error)
-            for callback in callbacks:
-                callback.on_epoch_end(progress)
-            progress.stop = bool(told(run.parallel, lambda: [progress.stop], 1)[0])
-            run.checkpoint()
+            _run_epoch(run, validation, loss, score, prior, budget, callbacks)
         run.finish()
         if validation is not None and _chooses(run):
-            progress.history.choice = choose_width_(
-                run.model,
-                train.x,
-                validation,
-                loss=loss,
-                score=score,
-                seed=options.seed,
-                optimizer=run.optimizer,
-                fine_tune_=partial(
-                    fit, train=train, validation=validation, loss=loss, options=tuning_options(options), prior=prior
-                ),
-            )
+            again = tuning_options(options)
+            tune = partial(fit, train=train, validation=validation, loss=loss, options=again, prior=prior)
+            progress.history.choice = choose_width_(run, validation, loss=loss, score=score, fine_tune_=tune)
         for callback in callbacks:
             callback.on_fit_end(progress)
     return progress.history
+
+
+def _run_epoch(
+    run: Run,
+    validation: Data | None,
+    loss: Loss,
+    score: Score | None,
+    prior: Prior,
+    budget: Budget | None,
+    callbacks: Sequence[Callback],
+) -> None:
+    """Train for an epoch, evaluate, record, and write a checkpoint if one is due."""
+    progress, started = run.progress, time.perf_counter()
+    run.set_learning_rates()
+    path = _choose_path(run, loss, callbacks)
+    with reaching_all(run.parallel):
+        train_epoch = _train_by_hand if path == "by hand" else partial(_train_epoch, callbacks=callbacks)
+        terms = _mean_terms(run, train_epoch(run, loss, prior, budget), prior, budget)
+    terms |= _judge(run, validation, score, loss)
+    error = partial(_loss_error, run, validation, loss)
+    run.end_epoch({**terms, "seconds": time.perf_counter() - started, "path": path}, error)
+    for callback in callbacks:
+        callback.on_epoch_end(progress)
+    progress.stop = bool(told(run.parallel, lambda: [progress.stop], 1)[0])
+    run.checkpoint()
 
 
 def _chooses(run: Run) -> bool:
