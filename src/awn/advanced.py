@@ -13,11 +13,13 @@ from awn.core.state import follow_state_dicts_, load_state_dict_
 from awn.core.width import Width
 from awn.loss.ordered import ordered_loss
 from awn.smaller.activations import activation_magnitudes, unit_activations
+from awn.smaller.choose import CurvePoint
 from awn.smaller.remove import remove_units
 from awn.smaller.repair import Repair, RepairedLayer, repair_
 
 __all__ = [
     "Axis",
+    "CurvePoint",
     "Importance",
     "Repair",
     "RepairedLayer",

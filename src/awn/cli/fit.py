@@ -36,7 +36,7 @@ def fit(
     ray: Annotated[
         str | None, typer.Option(help="Address of a Ray cluster to run on, or `local` to start one.")
     ] = None,
-    epochs: Annotated[int | None, typer.Option(help="Maximum number of epochs. Default: 200.")] = None,
+    epochs: Annotated[int | None, typer.Option(help="Maximum number of epochs. Default: about 8,000 steps.")] = None,
     max_units: Annotated[int | None, typer.Option(help="Maximum number of units per layer. Default: 256.")] = None,
     max_params: Annotated[int | None, typer.Option(help="Maximum number of parameters. Default: no limit.")] = None,
     config: Annotated[Path | None, typer.Option(help="JSON or TOML file of estimator parameters.")] = None,

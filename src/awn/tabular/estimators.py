@@ -47,11 +47,11 @@ class AdaptiveClassifier(ClassifierMixin, NetworkEstimator):  # type: ignore[mis
     - `hidden_layers`: the number of hidden layers.
     - `activation`: the name of the activation function, such as "relu", "gelu" or "tanh".
     - `units`: the number of units that each hidden layer starts with.
-    - `max_units`: the most units a hidden layer may grow to; None means twice `units`.
+    - `max_units`: the most units a hidden layer may grow to; None means 256, or twice `units` if that is more.
     - `max_params`: the most parameters the network may end with; None means no limit.
     - `ordered`: the share of the training steps that also train a random prefix of the units, from 0 to 1. The trained
       network can then be truncated further, but is itself a little worse.
-    - `scale`: the scale of the importance, "unit" (the first unit has importance 1) or "mass" (the sum is 1).
+    - `scale`: the scale of the importance, "anchored", "mass" or "unit"; see `awn.Exponential`.
     - `quantile`: the share of the importance that the width covers, between 0 and 1.
     - `dropout`: the dropout rate after each activation.
     - `batch_norm`: whether to normalise each hidden layer before its activation.
@@ -63,16 +63,22 @@ class AdaptiveClassifier(ClassifierMixin, NetworkEstimator):  # type: ignore[mis
     - `lr`: the learning rate.
     - `width_lr`: the learning rate of the widths; None means `lr`.
     - `batch_size`: rows per batch; None means 1/32 of the training rows, between 16 and 128.
-    - `epochs`: the most passes over the training rows.
+    - `epochs`: the most passes over the training rows; None means about 8,000 steps, and 10 to 300 epochs.
     - `patience`: epochs without a lower validation loss before training stops; None means never.
     - `schedule`: the learning rate over time, "constant", "cosine" or "plateau".
     - `clip`: the largest norm of the gradient; None means no clipping.
     - `resize_every`: steps between two resizes.
-    - `validation_fraction`: the share of the rows held back for early stopping.
+    - `validation_fraction`: the share of the rows held back to keep the best epoch and to choose the width.
+    - `choose`: "smallest" cuts the trained network to the smallest size that is as good on the validation rows; None
+      keeps the learned widths.
     - `class_weight`: a weight for each class, or "balanced" for weights inversely proportional to class frequency.
     - `device`: where to train, such as "cpu" or "cuda"; "auto" means CUDA if there is one.
     - `callbacks`: `awn.training.Callback` objects to call during `fit`.
     - `random_state`: the seed of the initial weights, the validation split and the order of the rows.
+
+    Fitted attributes: `widths_`, the units per layer; `curve_`, the validation loss at every size, as
+    `awn.advanced.CurvePoint` objects from the learned network down to one unit per layer; `history_`, one row per
+    epoch; `network_`, the trained network as a plain module.
     """
 
     class_weight: Mapping[Any, float] | str | None = None

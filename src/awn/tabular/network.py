@@ -49,6 +49,8 @@ Array = NDArray[Any]
 _FEWEST_VALIDATION_ROWS = 5
 # For fewer rows, the prior on the weights is widened so that it does not outweigh the data.
 _FEW_ROWS = 500
+# Layers grow no wider, unless the user says so.
+_MOST_UNITS = 256
 # Unless the user sets the number of epochs, training takes about this many steps.
 _STEPS, _FEWEST_EPOCHS, _MOST_EPOCHS = 8000, 10, 300
 
@@ -171,6 +173,7 @@ class NetworkEstimator(NetworkParameters, BaseEstimator):  # type: ignore[misc]
             self.model_ = truncate(self.model_, max_params=self.max_params, scope="global", repair=enough)
             self._optimizer = None
         self.widths_ = widths(self.model_)
+        self.curve_ = () if self.history_.choice is None else self.history_.choice.curve
         self.n_iter_ = len(self.history_)
         # In double precision on the CPU, the prediction of a row does not depend on the other rows of its batch.
         plain = finalize(self.model_) if groups else copy.deepcopy(self.model_)
@@ -269,7 +272,7 @@ class NetworkEstimator(NetworkParameters, BaseEstimator):  # type: ignore[misc]
                 activation=self.activation,
                 importance=Exponential.for_units(self.units, self.quantile, scale=self.scale),
                 quantile=self.quantile,
-                max_units=2 * self.units if self.max_units is None else self.max_units,
+                max_units=max(_MOST_UNITS, 2 * self.units) if self.max_units is None else self.max_units,
                 ordered=self.ordered,
                 dropout=self.dropout,
                 batch_norm=self.batch_norm,
