@@ -142,6 +142,7 @@ def _fit(model: nn.Module, data: Dataset, job: Job, scratch: Path | None, resume
         patience=training.patience,
         ties="last",
         seed=job.seed,
+        choose=None,  # the paper keeps the learned width
     )
     return fit(
         model,

@@ -159,27 +159,32 @@ def _point(rung: Rung, flops: Callable[[Mapping[str, int]], float] | None) -> Cu
     )
 
 
-def _pick(curve: Sequence[CurvePoint], allowed: Sequence[int], slack: float, max_drop: float | None) -> tuple[int, str]:
-    def size(place: int) -> tuple[int, int]:
-        return curve[place].parameters, curve[place].total_units
-
-    if max_drop is not None:
-        whole = curve[0].score
-        assert whole is not None
-        lowest = whole - max_drop - 1e-9 * max(1.0, abs(whole))
-        good = [place for place in allowed if (curve[place].score or -math.inf) >= lowest]
-        if not good:
-            raise ArgumentError(
-                f"no version of the network within the limits scores at least {lowest:.4f}. Raise max_drop.",
-                argument="max_drop",
-            )
-        return min(good, key=size), f"the smallest with a score of at least {lowest:.4f}"
+def pick_smallest(curve: Sequence[CurvePoint], allowed: Sequence[int], slack: float = SLACK) -> tuple[int, str]:
+    """The place of the smallest network whose loss is within the slack of the best, and the reason in words."""
     best = min(allowed, key=lambda place: curve[place].loss)
     limit = curve[best].loss + slack * curve[best].error
     good = [place for place in allowed if curve[place].loss <= limit]
-    return min(
-        good, key=size
-    ), f"the smallest with a loss of at most {limit:.4f}, {slack:g} standard errors above the best"
+    reason = f"the smallest with a loss of at most {limit:.4f}, {slack:g} standard errors above the best"
+    return min(good, key=lambda place: _size(curve[place])), reason
+
+
+def _size(point: CurvePoint) -> tuple[int, int]:
+    return point.parameters, point.total_units
+
+
+def _pick(curve: Sequence[CurvePoint], allowed: Sequence[int], slack: float, max_drop: float | None) -> tuple[int, str]:
+    if max_drop is None:
+        return pick_smallest(curve, allowed, slack)
+    whole = curve[0].score
+    assert whole is not None
+    lowest = whole - max_drop - 1e-9 * max(1.0, abs(whole))
+    good = [place for place in allowed if (curve[place].score or -math.inf) >= lowest]
+    if not good:
+        raise ArgumentError(
+            f"no version of the network within the limits scores at least {lowest:.4f}. Raise max_drop.",
+            argument="max_drop",
+        )
+    return min(good, key=lambda place: _size(curve[place])), f"the smallest with a score of at least {lowest:.4f}"
 
 
 def _check(slack: float, step: float, max_drop: float | None, score: object) -> None:

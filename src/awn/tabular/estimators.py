@@ -63,14 +63,15 @@ class AdaptiveClassifier(ClassifierMixin, NetworkEstimator):  # type: ignore[mis
     - `lr`: the learning rate.
     - `width_lr`: the learning rate of the widths; None means `lr`.
     - `batch_size`: rows per batch; None means 1/32 of the training rows, between 16 and 128.
-    - `epochs`: the most passes over the training rows; None means about 8,000 steps, and 10 to 300 epochs.
+    - `epochs`: the most passes over the training rows; None means about 8,000 steps, and 10 to 100 epochs.
     - `patience`: epochs without a lower validation loss before training stops; None means never.
     - `schedule`: the learning rate over time, "constant", "cosine" or "plateau".
     - `clip`: the largest norm of the gradient; None means no clipping.
     - `resize_every`: steps between two resizes.
     - `validation_fraction`: the share of the rows held back to keep the best epoch and to choose the width.
-    - `choose`: "smallest" cuts the trained network to the smallest size that is as good on the validation rows; None
-      keeps the learned widths.
+    - `choose`: "smallest" cuts the trained network to the smallest size that is as good on the validation rows, or,
+      below 2,000 rows, over as many folds as `validation_fraction` gives. "epoch" keeps the learned widths of the
+      smallest of equally good epochs, None those of the best epoch.
     - `class_weight`: a weight for each class, or "balanced" for weights inversely proportional to class frequency.
     - `device`: where to train, such as "cpu" or "cuda"; "auto" means CUDA if there is one.
     - `callbacks`: `awn.training.Callback` objects to call during `fit`.

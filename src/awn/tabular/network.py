@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import math
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -35,11 +37,14 @@ from awn.loss.prior import Prior
 from awn.nn.fixed import fixed_mlp
 from awn.nn.mlp import AdaptiveMLP
 from awn.parallel.ddp import together
+from awn.smaller.choose import Choice
 from awn.smaller.finalize import finalize
 from awn.smaller.truncate import truncate
+from awn.tabular.cross_fit import cross_fitted, other_folds
 from awn.tabular.encode.preprocess import Preprocessor
 from awn.tabular.parameters import NetworkParameters
 from awn.training import Data, FitOptions, History, fit
+from awn.training.choosing import choose_width, cut_and_tune_, tuning_options
 from awn.training.evaluate import Loss, Score, all_outputs
 
 SelfT = TypeVar("SelfT", bound="NetworkEstimator")
@@ -49,10 +54,12 @@ Array = NDArray[Any]
 _FEWEST_VALIDATION_ROWS = 5
 # For fewer rows, the prior on the weights is widened so that it does not outweigh the data.
 _FEW_ROWS = 500
+# With fewer rows, one validation part does not tell 20 units from 200, so several folds choose the width.
+_FEW_ROWS_TO_CHOOSE = 2000
 # Layers grow no wider, unless the user says so.
 _MOST_UNITS = 256
 # Unless the user sets the number of epochs, training takes about this many steps.
-_STEPS, _FEWEST_EPOCHS, _MOST_EPOCHS = 8000, 10, 300
+_STEPS, _FEWEST_EPOCHS, _MOST_EPOCHS = 8000, 10, 100
 
 
 @dataclass(frozen=True)
@@ -115,20 +122,43 @@ class NetworkEstimator(NetworkParameters, BaseEstimator):  # type: ignore[misc]
         self._check_cap()
         options = self._options(seed, len(train))
         self.max_iter_ = options.epochs
+        folds = options.choose == "smallest" and len(rows) < _FEW_ROWS_TO_CHOOSE and not data_parallel
         self.history_ = fit(
             together(self.model_) if data_parallel else self.model_,
             data,
             self._data(validation) if len(validation) else None,
             loss=criterion.loss,
             score=criterion.score,
-            options=options,
+            options=dataclasses.replace(options, choose="epoch") if folds else options,
             prior=self._prior(len(train)),
             budget=self._budget(),
             callbacks=self.callbacks,
             folder=folder,
             resume=resume,
         )
+        if folds and len(validation) and find_groups(self.model_):
+            self._choose_over_folds(data, self._data(validation), outputs, criterion, options)
         self._finish(data.x)
+
+    def _choose_over_folds(
+        self, train: Data, validation: Data, outputs: int, criterion: Criterion, options: FitOptions
+    ) -> None:
+        """Choose the width by the mean loss of several folds, of which the trained network's split is the first."""
+        loss, seed, prior = criterion.loss, options.seed, self._prior(len(train.y))
+        train_alike = partial(fit, loss=loss, options=dataclasses.replace(options, choose="epoch"), prior=prior)
+
+        def choose(model: nn.Module, fold: Data, held: Data, score: Score | None = None) -> Choice[nn.Module]:
+            return choose_width(model, fold.x, held, loss=loss, score=score, seed=seed)
+
+        choices = [choose(self.model_, train, validation, criterion.score)]
+        for fold, held in other_folds(train, validation, seed):
+            model = self._make_network(train.x.shape[1], outputs, seed)
+            train_alike(model, fold, held)
+            choices.append(choose(model, fold, held))
+        choice = cross_fitted(choices)
+        tune = partial(fit, train=train, validation=validation, loss=loss, options=tuning_options(options), prior=prior)
+        cut_and_tune_(self.model_, choice, validation, loss=loss, fine_tune_=tune)
+        self.history_.choice = choice
 
     def _train_on(self, rows: TrainingRows, outputs: int, criterion: Criterion) -> None:
         """Train for one epoch; the first call also fits the preprocessing and builds the network."""

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from awn.core.groups import find_groups
 from awn.core.state import load_state_dict_
@@ -16,7 +17,6 @@ from awn.smaller.readers import find_readers
 from awn.training.data import Data
 from awn.training.evaluate import Loss, Score, mean_loss
 from awn.training.options import FitOptions
-from awn.training.run import Run
 
 # A ladder repairs many networks. Least squares over a few inputs per unit need no more rows.
 _REPAIR_ROWS = 2048
@@ -25,36 +25,40 @@ _TUNING_EPOCHS = 15
 _TUNING_RATE = 0.2
 
 
-def choose_width_(
-    run: Run,
-    validation: Data,
-    *,
-    loss: Loss,
-    score: Score | None,
-    fine_tune_: Callable[[nn.Module], object],
+def choose_width(
+    model: nn.Module, inputs: Tensor, validation: Data, *, loss: Loss, score: Score | None, seed: int
 ) -> Choice[nn.Module]:
-    """Cut the trained model of a run to the smallest size that is as good on `validation`, and fine-tune it.
-
-    The inputs of the training set serve for repairs. `fine_tune_` trains a network in place; its result is kept if the
-    validation loss is lower than before.
-    """
-    model = run.model
+    """The smallest size of a trained model that is as good on `validation`; `inputs` of the training set for repairs."""
     repairable, _ = find_readers(model)
-    choice = choose(
+    return choose(
         model,
         tuple(tensor for tensor in validation if tensor is not None),
         loss,
-        repair=_some(run.train.x, run.options.seed) if repairable else False,
+        repair=_some(inputs, seed) if repairable else False,
         score=None if score is None else lambda network: score(network, validation),
     )
+
+
+def cut_and_tune_(
+    model: nn.Module,
+    choice: Choice[nn.Module],
+    validation: Data,
+    *,
+    loss: Loss,
+    fine_tune_: Callable[[nn.Module], object],
+    optimizer: Optimizer | None = None,
+) -> None:
+    """Cut a model to the chosen size, and fine-tune it with widths that stay.
+
+    `fine_tune_` trains a network in place; its result is kept if the validation loss is lower than before.
+    """
     if choice.chosen > 0:
         cut, tuned = choice.model(), choice.model()
         with _pinned(tuned):
             fine_tune_(tuned)
         best = min(cut, tuned, key=lambda network: mean_loss(network.eval(), validation, loss))
-        load_state_dict_(model, best.state_dict(), run.optimizer)
+        load_state_dict_(model, best.state_dict(), optimizer)
     model.eval()
-    return choice
 
 
 def tuning_options(options: FitOptions) -> FitOptions:

@@ -27,7 +27,7 @@ from awn.loss.prior import Prior, weight_term
 from awn.parallel.collectives import average_, reaching_all, told
 from awn.smaller.held_out import HeldOut
 from awn.training.callbacks import Callback
-from awn.training.choosing import choose_width_, tuning_options
+from awn.training.choosing import choose_width, cut_and_tune_, tuning_options
 from awn.training.data import Data
 from awn.training.denormals import flush_denormals
 from awn.training.evaluate import Loss, Score, score_and_loss
@@ -89,9 +89,11 @@ def fit(
             _run_epoch(run, validation, loss, score, prior, budget, callbacks)
         run.finish()
         if validation is not None and _chooses(run):
+            choice = choose_width(run.model, train.x, validation, loss=loss, score=score, seed=options.seed)
             again = tuning_options(options)
             tune = partial(fit, train=train, validation=validation, loss=loss, options=again, prior=prior)
-            progress.history.choice = choose_width_(run, validation, loss=loss, score=score, fine_tune_=tune)
+            cut_and_tune_(run.model, choice, validation, loss=loss, fine_tune_=tune, optimizer=run.optimizer)
+            progress.history.choice = choice
         for callback in callbacks:
             callback.on_fit_end(progress)
     return progress.history
@@ -124,7 +126,7 @@ def _run_epoch(
 
 def _chooses(run: Run) -> bool:
     """Whether the trained model is to be cut to the smallest size that is as good."""
-    if run.options.choose is None or not run.learns_width:
+    if run.options.choose != "smallest" or not run.learns_width:
         return False
     if run.parallel is not run.model:
         _log.info("the width is not chosen, because several processes train; call awn.choose on the trained model")

@@ -15,7 +15,7 @@ ScheduleName = Literal["constant", "cosine", "plateau"]
 StopBy = Literal["score", "loss"]
 Ties = Literal["first", "last"]
 Precision = Literal["auto", "float32", "bfloat16"]
-Chooses = Literal["smallest"]
+Chooses = Literal["smallest", "epoch"]
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,8 @@ class FitOptions:
     the first either way. `by_hand`: None trains an `AdaptiveMLP` without autograd where `fit` knows how, which gives
     the same result in less time; False always uses autograd; True is an error where autograd is needed.
     `choose="smallest"` cuts an adaptive model after training to the smallest size that is as good on the validation
-    set, see `awn.choose`, and fine-tunes it; None leaves it at the learned width.
+    set, see `awn.choose`, and fine-tunes it. "epoch" does not cut, but of epochs whose validation loss is as good as
+    the lowest it keeps one with a clearly smaller network, as "smallest" does, too. None keeps the best epoch.
 
     >>> FitOptions(epochs=50, schedule="cosine").lr
     0.01

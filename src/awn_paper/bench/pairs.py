@@ -123,7 +123,7 @@ def spiral_epoch(*, by_hand: bool, quick: bool = False) -> Work:
     """An epoch of `fit` on SpiralHard, from the start to the end, with the validation set scored by accuracy."""
     train, validation, _ = split(spiral_hard(per_class=50 if quick else 5000))
     model = AdaptiveMLP(2, 2, hidden_layers=4, activation="relu6", generator=torch.Generator().manual_seed(0))
-    options = FitOptions(epochs=1, batch_size=128, lr=0.01, by_hand=by_hand)
+    options = FitOptions(epochs=1, batch_size=128, lr=0.01, by_hand=by_hand, choose=None)
 
     def work() -> None:
         data = Data(*train), Data(*validation)
