@@ -226,10 +226,10 @@ class Preprocessor:
     def _check_restored(self) -> None:
         """Refuse parts that do not belong together."""
         sizes = [len(_number_names(column, self._calendars)) for column in self._columns if column.kind in _NUMERIC]
-        pieces = [] if self._scaling is None else self._scaling.means
+        means = 0 if self._scaling is None else len(self._scaling.means)
         levels = [] if self._onehot is None else self._onehot.levels
-        if not self._columns or sum(sizes) != len(pieces) or len(self.category_columns) != len(levels):
-            raise ValueError(f"{len(pieces)} numbers and {len(levels)} categories for the columns {self._columns}")
+        if not self._columns or sum(sizes) != means or len(self.category_columns) != len(levels):
+            raise ValueError(f"{means} numbers and {len(levels)} categories for the columns {self._columns}")
 
 
 def _number_names(column: Column, calendars: Mapping[str, Calendar]) -> list[str]:

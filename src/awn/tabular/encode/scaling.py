@@ -110,7 +110,8 @@ def _at(ordered: Floats, places: Floats, first: Any = 0, after: Any = 0) -> Floa
 
     def take(place: Any) -> Floats:
         rows = np.where(place < first, place, place + after - first).astype(np.intp)
-        return np.take_along_axis(ordered, np.minimum(rows, len(ordered) - 1)[None], axis=0)[0]
+        taken: Floats = np.take_along_axis(ordered, np.minimum(rows, len(ordered) - 1)[None], axis=0)[0]
+        return taken
 
     below = np.floor(places)
     low, high = take(below), take(np.ceil(places))

@@ -1,0 +1,165 @@
+"""Large tables through `awn fit`: the time to the first epoch, the time of an epoch, and the peak memory.
+
+Every table is made in a temporary folder and given to `awn fit` in a process of its own, with all its defaults but the
+number of epochs: it reads the table, trains, trains a fixed network to compare with, and writes the report. Times are
+wall-clock times from the start of the process. The first epoch begins when the command prints the numbers of rows. Also
+measured: the processor time of `awn --help` and of `import torch`, in turns.
+
+Run: python benchmarks/big_tables.py            (a few minutes on two cores)
+Writes results/big_tables.json; docs/performance.md reads it, and `--show` prints its tables.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from awn.files.provenance import provenance
+from awn.files.write import json_file, write_files
+
+SEED = 0
+#: Rows, columns of numbers, columns of categories and file format.
+TABLES = (
+    (1_000_000, 10, 0, "csv"),
+    (1_000_000, 10, 0, "parquet"),
+    (1_000_000, 8, 2, "csv"),
+    (1_000_000, 8, 2, "parquet"),
+    (200, 100_000, 0, "csv"),
+)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--turns", type=int, default=5, help="of awn --help and import torch")
+    parser.add_argument("--out", type=Path, default=Path("results/big_tables.json"))
+    parser.add_argument("--show", action="store_true", help="print the tables of a finished file")
+    options = parser.parse_args()
+    if options.show:
+        show(json.loads(options.out.read_text()))
+        return
+    fits = []
+    for case in TABLES:
+        fits.append(fit(*case, epochs=options.epochs))
+        print(fits[-1], flush=True)
+    content = {
+        "from": provenance(seed=SEED, epochs=options.epochs, turns=options.turns),
+        "fits": fits,
+        "help": help_cost(options.turns),
+    }
+    write_files({options.out: json_file(content)})
+    show(content)
+
+
+def fit(rows: int, numbers: int, categories: int, ending: str, epochs: int) -> dict[str, Any]:
+    """`awn fit` on a table, and what it took."""
+    with tempfile.TemporaryDirectory() as folder:
+        table = Path(folder, f"table.{ending}")
+        # In another process: the peak memory of a process is at least that of the one that starts it.
+        maker = multiprocessing.get_context("spawn").Process(target=make, args=(table, rows, numbers, categories))
+        maker.start()
+        maker.join()
+        words = ["fit", str(table), "--target", "y", "--out", str(Path(folder, "run")), "--seed", str(SEED), "--json"]
+        began, took, peak, out = run_fit([*words, "--epochs", str(epochs)])
+        history = Path(folder, "run", "run", "history.jsonl").read_text(encoding="utf-8").splitlines()
+        return {
+            "rows": rows,
+            "numbers": numbers,
+            "categories": categories,
+            "format": ending,
+            "file_mb": round(table.stat().st_size / 1e6, 1),
+            "seconds_to_first_epoch": round(began, 2),
+            "seconds_per_epoch": round(statistics.median(json.loads(row)["seconds"] for row in history), 2),
+            "seconds_in_all": round(took, 2),
+            "peak_mb": round(peak, 0),
+            "training_path": out["training_path"],
+            "accuracy": out["scores"]["adaptive"],
+        }
+
+
+def run_fit(words: list[str]) -> tuple[float, float, float, dict[str, Any]]:
+    """Seconds to the first epoch and in all, the peak memory in MB, and the result of the command."""
+    started, began = time.perf_counter(), None
+    with tempfile.TemporaryFile("w+") as out:
+        child = subprocess.Popen([sys.executable, "-m", "awn", *words], stdout=out, stderr=subprocess.PIPE, text=True)
+        assert child.stderr is not None
+        said = []
+        for line in child.stderr:
+            said.append(line)
+            if began is None and "training rows" in line:
+                began = time.perf_counter() - started
+        status, peak = reap(child)
+        took = time.perf_counter() - started
+        if status or began is None:
+            raise RuntimeError(f"awn fit failed: {''.join(said)}")
+        out.seek(0)
+        return began, took, peak.ru_maxrss / 1000, json.load(out)
+
+
+def reap(child: subprocess.Popen[Any]) -> tuple[int, Any]:
+    """The exit status and the resources of a process that ends."""
+    _, status, resources = os.wait4(child.pid, 0)
+    child.returncode = os.waitstatus_to_exitcode(status)
+    return child.returncode, resources
+
+
+def make(path: Path, rows: int, numbers: int, categories: int) -> None:
+    """A table with a target that depends on the first three columns."""
+    import numpy as np
+    import pyarrow as pa
+    from pyarrow import csv, parquet
+
+    rng = np.random.default_rng(SEED)
+    columns: dict[str, Any] = {f"c{place}": rng.normal(size=rows).round(6) for place in range(numbers)}
+    target = columns["c0"] + columns["c1"] * columns["c2"] > 0
+    for place in range(categories):
+        levels = np.array([f"level {number}" for number in range(4 * 10**place)])
+        columns[f"k{place}"] = rng.choice(levels, rows)
+    content = pa.table({**columns, "y": np.where(target, "yes", "no")})
+    csv.write_csv(content, path) if path.suffix == ".csv" else parquet.write_table(content, path)
+
+
+def help_cost(turns: int) -> dict[str, Any]:
+    """The processor time of `awn --help` and of `import torch`, with the ratio of the medians and their difference."""
+    commands = {"awn --help": ["-m", "awn", "--help"], "import torch": ["-c", "import torch"]}
+    taken: dict[str, list[float]] = {name: [] for name in commands}
+    for _ in range(turns):
+        for name, words in commands.items():
+            status, used = reap(subprocess.Popen([sys.executable, *words], stdout=subprocess.DEVNULL))
+            if status:
+                raise RuntimeError(f"{name} failed with the exit code {status}")
+            taken[name].append(round(used.ru_utime + used.ru_stime, 3))
+    medians = {name: statistics.median(times) for name, times in taken.items()}
+    more = round(medians["awn --help"] - medians["import torch"], 3)
+    ratio = round(medians["awn --help"] / medians["import torch"], 3)
+    return {"seconds": medians, "all": taken, "ratio": ratio, "difference": more}
+
+
+def show(content: dict[str, Any]) -> None:
+    """Markdown tables."""
+    print("| rows | numbers | categories | file | to first epoch, s | an epoch, s | in all, s | peak, MB | path |")
+    print("|---" * 9 + "|")
+    for row in content["fits"]:
+        shown = [f"{row[name]:,}" for name in ("rows", "numbers", "categories")]
+        shown.append(f"{row['format']}, {row['file_mb']:.0f} MB")
+        shown += [f"{row[name]:.1f}" for name in ("seconds_to_first_epoch", "seconds_per_epoch", "seconds_in_all")]
+        print(f"| {' | '.join(shown)} | {row['peak_mb']:,.0f} | {row['training_path']} |")
+    print("\n| processor time, s | `awn --help` | `import torch` | ratio | difference |\n|---|---|---|---|---|")
+    cost = content["help"]
+    times = " | ".join(f"{cost['seconds'][name]:.2f}" for name in ("awn --help", "import torch"))
+    print(
+        f"| median of {len(cost['all']['import torch'])} | {times} | {cost['ratio']:.2f} | {cost['difference']:.2f} |"
+    )
+
+
+if __name__ == "__main__":
+    main()
