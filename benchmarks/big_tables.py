@@ -2,9 +2,9 @@
 
 Every table is made in a temporary folder and given to `awn fit` in a process of its own, with all its defaults but the
 number of epochs: it reads the table, trains, trains a fixed network to compare with, and writes the report. Times are
-counted from the start of the process, on the clock and on the processor, of which other programs take less. The first
-epoch begins when the command prints the numbers of rows. Also measured: the processor time of `awn --help` and of
-`import torch`, in turns.
+counted from the start of the process. Processor times are given as well, because they depend less on other programs.
+The first epoch begins when the command prints the numbers of rows. Also measured: the processor time of `awn --help`
+and of `import torch`, in turns.
 
 Run: python benchmarks/big_tables.py            (a few minutes on two cores)
 Writes results/big_tables.json; docs/performance.md reads it, and `--show` prints its tables.
@@ -171,9 +171,9 @@ def show(content: dict[str, Any]) -> None:
         )
     print("\n| processor time, s | `awn --help` | `import torch` | ratio | difference |\n|---|---|---|---|---|")
     cost = content["help"]
-    times = " | ".join(f"{cost['seconds'][name]:.2f}" for name in ("awn --help", "import torch"))
+    medians = " | ".join(f"{cost['seconds'][name]:.2f}" for name in ("awn --help", "import torch"))
     print(
-        f"| median of {len(cost['all']['import torch'])} | {times} | {cost['ratio']:.2f} | {cost['difference']:.2f} |"
+        f"| median of {len(cost['all']['import torch'])} | {medians} | {cost['ratio']:.2f} | {cost['difference']:.2f} |"
     )
 
 
