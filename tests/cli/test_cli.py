@@ -25,6 +25,7 @@ import awn
 import awn.files.write
 from awn.cli.app import app
 from awn.errors import ArgumentError
+from awn.tabular.folder import load_estimator
 from awn.training import run as run_module
 from cli_cases import Run, one_sentence
 
@@ -120,11 +121,35 @@ sys.modules["awn"] = package
     ids=["package", "commands alone"],
 )
 def test_help_loads_no_heavy_library(first: str, heavy: set[str]) -> None:
-    command = [sys.executable, "-c", first + BUILT, str(Path(awn.__file__).parent)]
+    assert not heavy & _imported(first + BUILT)
+
+
+HELPED = """
+import sys
+from awn.__main__ import main
+sys.argv[1:] = ["--help"]
+try:
+    main()
+finally:
+    print("imported:", *{name.split(".")[0] for name in sys.modules})
+"""
+
+
+@pytest.mark.parametrize("early", ["", "numpy"])
+def test_help_runs_without_the_libraries_of_a_training(early: str) -> None:
+    heavy = {"torch", "numpy", "pandas", "sklearn", "pyarrow", "safetensors"}
+    # An import that is there must be seen.
+    assert heavy & _imported((f"import {early}" if early else "") + HELPED) == {early} - {""}
+
+
+def _imported(script: str) -> set[str]:
+    """The packages that a script has imported, as it prints them at its end."""
+    command = [sys.executable, "-c", script, str(Path(awn.__file__).parent)]
     child = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert child.returncode == 0, child.stderr
-    assert "typer" in child.stdout
-    assert not heavy & set(child.stdout.split())
+    packages = set(child.stdout.splitlines()[-1].split())
+    assert "typer" in packages
+    return packages
 
 
 @pytest.mark.parametrize("name", ["hidden_layers", "epochs"])
@@ -207,6 +232,27 @@ def test_json_is_the_only_thing_on_the_standard_output(run: Run, made: Path) -> 
         said = run(*words, "--json")
         assert said.code == 0, said.err
         assert isinstance(json.loads(said.out), dict)
+
+
+@pytest.mark.parametrize(("batch_norm", "path"), [("false", "by hand"), ("true", "autograd")])
+def test_fit_says_which_training_path_it_took(run: Run, made: Path, batch_norm: str, path: str) -> None:
+    Path("c.json").write_text(f'{{"batch_norm": {batch_norm}}}')
+    said = run(
+        "fit",
+        made / "iris.csv",
+        "--target",
+        "target",
+        "--out",
+        "run",
+        *QUICK,
+        "--config",
+        "c.json",
+        "--json",
+        "--quiet",
+    )
+    assert json.loads(said.out)["training_path"] == path
+    assert json.loads(Path("run/summary.json").read_text())["training_path"] == path
+    assert load_estimator("run/model").history_.path == path
 
 
 def test_fit_says_how_the_training_ended(run: Run, made: Path) -> None:

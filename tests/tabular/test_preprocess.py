@@ -13,6 +13,7 @@ import sklearn
 
 from awn.errors import ArgumentError, CheckpointError, TableError
 from awn.tabular.encode.preprocess import Preprocessor
+from awn.tabular.encode.scaling import Scaling
 from awn.tabular.read.table import read_table
 
 ROWS = 200
@@ -320,6 +321,61 @@ def test_settings_of_scikit_learn_do_not_matter() -> None:
     expected = Preprocessor().fit(frame).transform(frame)
     with sklearn.config_context(transform_output="pandas"):
         assert np.array_equal(Preprocessor().fit(frame).transform(frame), expected)
+
+
+def test_numbers_are_the_same_in_every_kind_of_column() -> None:
+    """Columns of NumPy's numbers are encoded many at once, those of pandas' own types one by one."""
+    rng = np.random.default_rng(0)
+    spread = 10.0 ** rng.integers(-3, 4, size=60)
+    values = (rng.normal(size=(ROWS, 60)) * spread).round(2)
+    values[:, ::3][rng.random((ROWS, 20)) < 0.2] = np.nan
+    values[:, 5], values[:, 7], values[:, 8] = 4.0, np.nan, np.arange(ROWS)
+    frame = pd.DataFrame(values, columns=[f"c{i}" for i in range(60)]).assign(when=TABLES["dates"]["when"])
+    single = frame.astype({name: "Float64" for name in frame.columns if name != "when"})
+    at_once, one_by_one = (Preprocessor().fit(table) for table in (frame, single))
+    assert at_once.to_json() == one_by_one.to_json()
+    assert np.array_equal(at_once.transform(frame), one_by_one.transform(single))
+    assert {column.kind for column in at_once.columns} == {"number", "constant", "empty", "date"}
+    frame.loc[17, "c9"] = np.inf
+    with pytest.raises(TableError, match=r"Column 'c9', row 17 .*the value is infinity"):
+        at_once.transform(frame)
+    with pytest.raises(TableError, match=r"Column 'c9', row 17 .*the value is infinity"):
+        Preprocessor().fit(frame)
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pytest.param([1.0, 2.0], id="two values"),
+        pytest.param([3.0, 3.0, 3.0], id="one value"),
+        pytest.param([3.0, np.nan, 3.0], id="one value and a gap"),
+        pytest.param([5.0, 0.0, 0.0, 0.0, np.nan, 2.0, 0.0], id="mostly the median"),
+        pytest.param([0.0, 0.0, 0.0, 0.0, 7.0], id="one value beside the median"),
+        pytest.param([*range(10), 999999999.0], id="a mistake"),
+        pytest.param([np.nan, 4.0, -1.5, 8.0, 2.5, np.nan, 1e6], id="gaps"),
+    ],
+)
+def test_scaling_of_one_column_by_its_definition(column: list[float]) -> None:
+    values = np.array(column)
+    known = values[~np.isnan(values)]
+    other = known[known != np.median(known)]
+    low, high = np.quantile(other, [0.25, 0.75]) if len(other) else (0.0, 0.0)
+    fenced = known.clip(low - 10 * (high - low), high + 10 * (high - low)) if high > low else known
+    scaling = Scaling.fit(np.column_stack([values, np.zeros_like(values), values]), marked=[0, 1, 2])
+    for place in (0, 2):
+        assert scaling.medians[place] == np.median(known)
+        assert scaling.means[place] == pytest.approx(fenced.mean(), rel=1e-12)
+        assert scaling.scales[place] == pytest.approx(fenced.std() or 1.0, rel=1e-12)
+    assert scaling.marks == ((0, 2) if len(known) < len(values) else ())
+
+
+def test_a_long_table_is_scaled_in_blocks_as_if_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    frame = TABLES["numbers with gaps"]
+    expected = Preprocessor().fit(frame)
+    monkeypatch.setattr("awn.tabular.encode.blocks._VALUES", 2 * ROWS)
+    one = Preprocessor().fit(frame)
+    assert one.columns == expected.columns
+    np.testing.assert_allclose(one.transform(frame), expected.transform(frame), rtol=1e-6)
 
 
 def test_ten_thousand_columns() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import statistics
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -74,19 +75,17 @@ def layer_curves(model: nn.Module) -> list[LayerCurve]:
 
 def truncation_curve(estimator: Estimator, X: pd.DataFrame, y: ArrayLike) -> list[TruncationPoint]:
     """Score, size and measured latency of the network truncated to 100 %, 95 %, …, 5 % of its units."""
-    cut = [(keep, estimator.truncate(keep=keep)) for keep in _KEPT]
-    rows = torch.from_numpy(estimator.encode(X))  # once, since it takes longer than the networks for a wide table
-    latencies = _latencies([smaller.to_torch() for _, smaller in cut], rows[:_LATENCY_ROWS])
-    return [
-        TruncationPoint(
-            keep,
-            smaller.widths_,
-            count_parameters(smaller.model_),
-            estimator.network_score(smaller.network_, rows.double(), y),
-            latency,
-        )
-        for (keep, smaller), latency in zip(cut, latencies, strict=True)
-    ]
+    encoded = torch.from_numpy(estimator.encode(X))  # once, since it takes longer than the networks for a wide table
+    first, rows = encoded[:_LATENCY_ROWS].clone(), encoded.double()
+    del encoded
+    points, networks = [], []
+    for keep in _KEPT:  # one at a time, to keep only the small copy of each network
+        smaller = estimator.truncate(keep=keep)
+        score = estimator.network_score(smaller.network_, rows, y)
+        points.append(TruncationPoint(keep, smaller.widths_, count_parameters(smaller.model_), score, latency_ms=0.0))
+        networks.append(smaller.to_torch())
+    latencies = _latencies(networks, first)
+    return [replace(point, latency_ms=latency) for point, latency in zip(points, latencies, strict=True)]
 
 
 def _activation_bands(estimator: Estimator, X: pd.DataFrame) -> dict[str, ActivationBand]:

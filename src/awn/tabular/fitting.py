@@ -113,6 +113,7 @@ def _end(estimator: Estimator) -> dict[str, Any]:
         "epochs": len(history),
         "kept_epoch": history.kept_epoch,
         "stopped_early": len(history) < estimator.max_iter_,
+        "training_path": history.path,
     }
 
 

@@ -43,7 +43,7 @@ class TableFit:
     """The result of a run: scores on the test set, widths, size, time, and paths.
 
     The model is that of `kept_epoch`, out of `epochs`. `at_cap` has the layers that ended at their maximum number of
-    units, with that number.
+    units, with that number. `training_path` is that of the history: "by hand" or "autograd".
     """
 
     task: Task
@@ -58,6 +58,7 @@ class TableFit:
     epochs: int
     kept_epoch: int
     stopped_early: bool
+    training_path: str
     seconds: float
     folder: str
     model: str

@@ -14,9 +14,11 @@ import pandas as pd
 
 from awn.basics.names import listed, near
 from awn.errors import ArgumentError, TableError
+from awn.tabular.encode.blocks import column_blocks, numpy_numbers
 from awn.tabular.read.names import with_names
 from awn.tabular.read.values import (
     BOOLEAN_PAIRS,
+    LARGEST,
     MISSING_WORDS,
     booleans,
     dates,
@@ -83,7 +85,11 @@ def decide_columns(
     kinds = dict(kinds or {})
     _check_kinds(kinds, names)
     columns, text = [], []
+    ordinary = _ordinary_numbers(frame, [place for place, name in enumerate(names) if name not in kinds])
     for place, name in enumerate(names):
+        if place in ordinary:
+            columns.append(Column(name, "number"))
+            continue
         series = frame.iloc[:, place]
         column = _stated(series, kinds[name]) if name in kinds else _decide(series, max_levels)
         if column is None:
@@ -96,6 +102,19 @@ def decide_columns(
         why = "; ".join(f"{column.name!r} {column.note or 'ignored'}" for column in columns[:5])
         raise TableError(f"The table has no usable column: {why or 'it has no columns'}.")
     return tuple(columns)
+
+
+def _ordinary_numbers(frame: pd.DataFrame, places: list[int]) -> set[int]:
+    """The columns of numbers about which `_decide` has nothing to say, found for many columns at once."""
+    rows, plain, ordinary = len(frame), np.array(numpy_numbers(frame, places), dtype=np.intp), set[int]()
+    for block in column_blocks(rows, len(plain) if rows else 0):
+        values = frame.iloc[:, plain[block]].to_numpy(dtype=np.float64)
+        low, high = np.fmin.reduce(values), np.fmax.reduce(values)  # NaN if every value is missing
+        missing = np.isnan(values).any(0)
+        numbered = (rows >= 20) & (rows - 1 <= high - low) & (high - low <= 2 * rows)
+        plausible = (np.maximum(-low, high) <= LARGEST) & (missing | ((low < high) & ~numbered))
+        ordinary.update(plain[block][plausible].tolist())
+    return ordinary
 
 
 def _check_kinds(kinds: Mapping[str, ColumnKind], names: list[str]) -> None:

@@ -13,12 +13,13 @@ import pandas as pd
 
 from awn.basics.names import listed, near
 from awn.errors import ArgumentError, CheckpointError, TableError
+from awn.tabular.encode.blocks import column_blocks, numpy_numbers
 from awn.tabular.encode.columns import Column, ColumnKind, decide_columns
 from awn.tabular.encode.dates import Calendar
 from awn.tabular.encode.onehot import OneHot
 from awn.tabular.encode.scaling import CLIP, Scaling
 from awn.tabular.read.names import with_names
-from awn.tabular.read.values import Floats, booleans, dates, numbers
+from awn.tabular.read.values import LARGEST, Floats, booleans, dates, numbers
 
 FORMAT = 1
 _NUMERIC = ("number", "boolean", "date")
@@ -133,7 +134,8 @@ class Preprocessor:
         numeric = [column for column in self._columns if column.kind in _NUMERIC]
         names = [name for column in numeric for name in _number_names(column, self._calendars)]
         if self._scaling is not None:
-            names += [f"{numeric[self._scaling.marked.index(place)].name} is missing" for place in self._scaling.marks]
+            marked = dict(zip(self._scaling.marked, numeric, strict=True))
+            names += [f"{marked[place].name} is missing" for place in self._scaling.marks]
         if self._onehot is not None:
             names += self._onehot.names(self.category_columns)
         return names
@@ -159,9 +161,9 @@ class Preprocessor:
             return None
         return NumericPieces(
             columns=tuple(column.name for column in self._columns if column.used),
-            medians=self._scaling.imputer.statistics_.copy(),
-            means=self._scaling.scaler.mean_.copy(),
-            scales=self._scaling.scaler.scale_.copy(),
+            medians=self._scaling.medians.copy(),
+            means=self._scaling.means.copy(),
+            scales=self._scaling.scales.copy(),
             clip=CLIP,
             indicators=np.array(self._scaling.marks, dtype=np.intp),
         )
@@ -214,7 +216,8 @@ class Preprocessor:
         names = list(frame.columns)
         missing = [column.name for column in self._columns if column.used and column.name not in frame]
         if missing:
-            others = [name for name in names if name not in {column.name for column in self._columns}]
+            known = {column.name for column in self._columns}
+            others = [name for name in names if name not in known]
             raise TableError(
                 f"The table has no column {listed(missing)}, which the model needs."
                 f"{near(missing[0], others)} It has {listed(names) or 'no columns'}."
@@ -223,10 +226,10 @@ class Preprocessor:
     def _check_restored(self) -> None:
         """Refuse parts that do not belong together."""
         sizes = [len(_number_names(column, self._calendars)) for column in self._columns if column.kind in _NUMERIC]
-        pieces = [] if self._scaling is None else self._scaling.scaler.mean_
+        means = 0 if self._scaling is None else len(self._scaling.means)
         levels = [] if self._onehot is None else self._onehot.levels
-        if not self._columns or sum(sizes) != len(pieces) or len(self.category_columns) != len(levels):
-            raise ValueError(f"{len(pieces)} numbers and {len(levels)} categories for the columns {self._columns}")
+        if not self._columns or sum(sizes) != means or len(self.category_columns) != len(levels):
+            raise ValueError(f"{means} numbers and {len(levels)} categories for the columns {self._columns}")
 
 
 def _number_names(column: Column, calendars: Mapping[str, Calendar]) -> list[str]:
@@ -235,15 +238,34 @@ def _number_names(column: Column, calendars: Mapping[str, Calendar]) -> list[str
 
 def _number_matrix(frame: pd.DataFrame, columns: tuple[Column, ...], calendars: Mapping[str, Calendar]) -> Floats:
     """The numbers, booleans and dates of a table as one matrix, NaN where missing."""
-    blocks: list[Floats] = []
-    for column in columns:
-        if column.kind == "number":
-            blocks.append(numbers(frame[column.name]))
-        elif column.kind == "boolean":
-            blocks.append(booleans(frame[column.name]))
-        elif column.kind == "date":
-            blocks.append(calendars[column.name].numbers(dates(frame[column.name], column.date_format)))
-    return np.column_stack(blocks)
+    numeric = [column for column in columns if column.kind in _NUMERIC]
+    ends = np.cumsum([len(_number_names(column, calendars)) for column in numeric]).tolist()
+    matrix = np.empty((len(frame), ends[-1]))
+    alone = {column.name: end - 1 for column, end in zip(numeric, ends, strict=True) if column.kind == "number"}
+    copied = _copy_numbers_(matrix, frame, alone)
+    for column, end in zip(numeric, ends, strict=True):
+        if column.name in copied:
+            continue
+        series = frame[column.name]
+        if column.kind == "date":
+            parts = calendars[column.name].numbers(dates(series, column.date_format))
+            matrix[:, end - parts.shape[1] : end] = parts
+        else:
+            matrix[:, end - 1] = booleans(series) if column.kind == "boolean" else numbers(series)
+    return matrix
+
+
+def _copy_numbers_(matrix: Floats, frame: pd.DataFrame, into: Mapping[str, int]) -> set[str]:
+    """Copy columns of NumPy's numbers into those of a matrix, in blocks; returns their names."""
+    where = dict(zip(frame.columns.get_indexer(list(into)).tolist(), into.values(), strict=True))
+    plain = np.array(numpy_numbers(frame, list(where)), dtype=np.intp)
+    for block in column_blocks(len(frame), len(plain)):
+        chosen = frame.iloc[:, plain[block]]
+        values = chosen.to_numpy(dtype=np.float64)
+        for extreme in np.flatnonzero((np.abs(values) > LARGEST).any(0))[:1]:
+            numbers(chosen.iloc[:, extreme])  # raises an error that names the row
+        matrix[:, [where[place] for place in plain[block].tolist()]] = values
+    return set(frame.columns[plain])
 
 
 def _categories(frame: pd.DataFrame, columns: tuple[Column, ...]) -> list[pd.Series]:

@@ -8,7 +8,6 @@ import io
 import itertools
 import re
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 from statistics import mode
 
 import numpy as np
@@ -17,21 +16,13 @@ import pandas as pd
 from awn.basics.names import listed
 from awn.errors import TableError
 from awn.tabular.read.names import check_names
+from awn.tabular.read.parse import Layout, parse_by_arrow, parse_by_pandas
 from awn.tabular.read.values import parse_numbers
 
 DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
 _SAMPLE = 50  # records that decide the delimiter
 _DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
 _DECIMAL_POINT = re.compile(r"[+-]?\d*\.\d+")
-
-
-@dataclass(frozen=True)
-class Layout:
-    """The delimiter, decimal sign and column names of a text table."""
-
-    delimiter: str
-    decimal: str
-    names: tuple[str, ...]
 
 
 def read_delimited(data: bytes, table: str, *, tabs: bool = False, as_text: Collection[str] = ()) -> pd.DataFrame:
@@ -45,19 +36,10 @@ def read_delimited(data: bytes, table: str, *, tabs: bool = False, as_text: Coll
     try:
         layout = find_layout(data, table, tabs)
         check_names(layout.names, table)
-        _check_records(data, table, layout)
-        frame = pd.read_csv(
-            io.BytesIO(data),
-            sep=layout.delimiter,
-            decimal=layout.decimal,
-            encoding="utf-8-sig",
-            header=0,
-            names=list(layout.names),
-            index_col=False,
-            skipinitialspace=True,
-            dtype={name: "str" for name in as_text if name in layout.names},
-            low_memory=False,  # otherwise pandas infers the type of a column in every chunk
-        )
+        frame = parse_by_arrow(data, layout, as_text)
+        if frame is None:
+            _check_records(data, table, layout)
+            frame = parse_by_pandas(data, layout, as_text)
     except UnicodeDecodeError:
         raise _not_utf8(data, table) from None
     except (csv.Error, pd.errors.ParserError) as error:
@@ -126,7 +108,8 @@ def _records(data: bytes, delimiter: str) -> Iterator[tuple[int, list[str]]]:
 def _check_records(data: bytes, table: str, layout: Layout) -> None:
     """Refuse a table without rows, and a row that is longer or shorter than the header.
 
-    pandas silently fills short rows with missing values and shifts long ones.
+    pandas silently fills short rows with missing values and shifts long ones. This goes through every field in Python,
+    so it is left to tables that Arrow does not read.
     """
     records = _records(data, layout.delimiter)
     next(records)

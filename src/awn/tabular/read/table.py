@@ -61,6 +61,12 @@ def read_table(path: str | Path, *, as_text: Collection[str] = ()) -> pd.DataFra
     """
     path = Path(path)
     _check_file(path)
+    frame = _read(path, as_text)
+    pa.default_memory_pool().release_unused()  # Arrow would keep more than the size of the table for later use
+    return frame
+
+
+def _read(path: Path, as_text: Collection[str]) -> pd.DataFrame:
     ending, packed = _endings(path)
     try:
         data = path.read_bytes()

@@ -13,6 +13,7 @@ from awn.errors import ArgumentError, TableError
 from awn.tabular.read.names import with_names
 from awn.tabular.read.values import (
     Floats,
+    distinct,
     is_plain_boolean,
     is_plain_date,
     is_plain_number,
@@ -75,7 +76,8 @@ def split_target(frame: pd.DataFrame, target: str) -> Split:
             "With a single class or value, there is nothing to learn."
         )
     notes = [f"dropped {dropped:,} of {len(frame):,} rows, because the target {target!r} is missing"] if dropped else []
-    return Split(frame.loc[known, [name for name in names if name != target]], column, notes)
+    features = frame.drop(columns=target)
+    return Split(features[known] if dropped else features, column, notes)
 
 
 def _whole(column: pd.Series) -> pd.Series:
@@ -173,10 +175,9 @@ def _clean(column: pd.Series) -> pd.Series:
         return column
     if is_plain_boolean(column) or is_plain_date(column):
         return column
-    found = words(column)
-    missing = found == ""
-    written = parse_numbers(found[~missing].tolist())
-    if written.size and not np.isnan(written).any() and not isinstance(column.dtype, pd.CategoricalDtype):
+    codes, levels = distinct(column)
+    known = [level for level in levels if level]
+    if known and not np.isnan(parse_numbers(known)).any() and not isinstance(column.dtype, pd.CategoricalDtype):
         return pd.Series(numbers(column), index=column.index, name=column.name)
-    found[missing] = None
+    found = np.array([level or None for level in levels], dtype=object)[codes]
     return pd.Series(found, index=column.index, name=column.name, dtype=object)
