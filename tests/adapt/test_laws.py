@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import itertools
+import math
 import pickle
 from pathlib import Path
 from typing import Any
@@ -291,13 +292,65 @@ def test_preserve_puts_the_strongest_units_first() -> None:
         assert (strength.diff() <= 1e-12).all(), maker
 
 
-def test_a_fresh_model_starts_with_activations_of_the_same_size() -> None:
+@pytest.mark.parametrize(
+    "importance",
+    [
+        None,  # a power law has one unit with most of the variance, too few for a mean
+        awn.Sigmoid,
+        awn.Exponential.for_units(200, scale="mass"),
+        awn.Exponential.for_units(200, scale="unit"),
+        awn.Exponential.for_units(120),
+        awn.Exponential.for_units(500),
+    ],
+    ids=str,
+)
+def test_a_fresh_model_starts_with_activations_of_the_same_size(importance: Any) -> None:
     torch.manual_seed(1)
     x = torch.randn(200, 30)
     model = nn.Sequential(nn.Linear(30, 200), nn.ReLU(), nn.Linear(200, 200), nn.ReLU(), nn.Linear(200, 50))
     before = model(x).std()
-    awn.adapt_(model)
+    awn.adapt_(model, importance=importance)
     assert 0.8 < (model(x).std() / before).item() < 1.25
+
+
+@some_cases
+@every_block
+def test_a_fresh_model_keeps_its_weights_up_to_a_factor_per_width(name: str, block: int) -> None:
+    case = MODELS[name]
+    model = case.build().double()
+    before = {key: tensor.detach().clone() for key, tensor in model.named_parameters()}
+    awn.adapt_(model, example_input=case.inputs() if case.example else None, block=block)
+    after = dict(model.named_parameters())
+    factors = dict.fromkeys(before, 1.0)
+    names = {tensor: key for key, tensor in after.items()}
+    for group in find_groups(model):
+        assert group.width.amplitude == 1
+        units, rate = group.width.units, math.log(10) / (group.width.units - 0.5)
+        first = math.expm1(-rate) / math.expm1(
+            -math.log(10) / 127.5
+        )  # 1 in a layer of 128 units, whatever this one has
+        mean_square = sum((first * math.exp(-rate * j)) ** 2 for j in range(units)) / units
+        for axis in group.consumers:
+            factors[names[axis.tensor]] /= math.sqrt(mean_square)
+    for key, tensor in before.items():
+        own = after[key][tuple(slice(size) for size in tensor.shape)]
+        torch.testing.assert_close(own, tensor * factors[key], rtol=1e-6, atol=0)
+        assert own.numel() == tensor.numel()
+
+
+@pytest.mark.parametrize("new_units", ["zero", "rescaled", "normal"])
+def test_units_added_to_a_fresh_model_are_not_scaled_again(new_units: Any) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(9, 20), nn.Tanh(), nn.Linear(20, 20), nn.Tanh(), nn.Linear(20, 400))
+    weight = model[2].weight.detach().clone()
+    awn.adapt_(model, importance=awn.Exponential.for_units(400), new_units=new_units)
+    rate = math.log(10) / 399.5
+    f = [math.expm1(-rate) / math.expm1(-math.log(10) / 127.5) * math.exp(-rate * j) for j in range(400)]
+    raw = model[2]._parameters["weight"].detach()
+    torch.testing.assert_close(raw[:20, :20], weight / math.sqrt(sum(one**2 for one in f[:20]) / 20), rtol=1e-6, atol=0)
+    drawn = {"zero": 0.0, "rescaled": 1 / math.sqrt(sum(one**2 for one in f)), "normal": 1.0}[new_units]
+    for reader in (raw[:400, 20:400], model[4]._parameters["weight"].detach()[:, 20:400]):
+        assert reader[:20].std().item() == pytest.approx(drawn, rel=0.05)
 
 
 # The fast path of torch's encoder, which reads the weights by itself.

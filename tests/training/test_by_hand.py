@@ -81,12 +81,16 @@ def samples(number: int, inputs: int, outputs: int, loss: str, *, weighted: bool
 
 FAMILIES: dict[str, Any] = {
     "exponential": lambda units: awn.Exponential.for_units(units),
+    "exponential mass": lambda units: awn.Exponential.for_units(units, scale="mass"),
     "exponential unit": lambda units: awn.Exponential.for_units(units, scale="unit"),
     "power law": lambda units: awn.PowerLaw.for_units(units),
+    "power law mass": lambda units: awn.PowerLaw.for_units(units, scale="mass"),
     "power law unit": lambda units: awn.PowerLaw.for_units(units, scale="unit", saturation=2.0),
     "sigmoid": lambda units: awn.Sigmoid.for_units(units, steepness=3.0),
+    "sigmoid mass": lambda units: awn.Sigmoid.for_units(units, scale="mass", steepness=3.0),
     "sigmoid unit": lambda units: awn.Sigmoid.for_units(units, scale="unit", steepness=3.0),
-    "mixed": lambda units: [awn.Exponential.for_units(units), awn.PowerLaw.for_units(units)],
+    "mixed": lambda units: [awn.Exponential.for_units(units), awn.PowerLaw.for_units(units, scale="mass")],
+    "mixed scales": lambda units: [awn.Exponential.for_units(units), awn.Exponential.for_units(units, scale="unit")],
 }
 PRIORS: dict[str, Any] = {
     "one scale": awn.Prior(2.0),

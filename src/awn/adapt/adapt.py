@@ -7,12 +7,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
 from awn.adapt.hidden import Hidden, Refusal
 from awn.adapt.patterns import Patterns, as_list, check_patterns, explicit_groups, matches
-from awn.adapt.preserve import preserve_
+from awn.adapt.preserve import keep_variance_, preserve_
 from awn.adapt.report import Adapted, Report, Skipped
 from awn.adapt.rules.recurrent import recurrent_layer
 from awn.adapt.trace import find_hidden
@@ -22,7 +23,7 @@ from awn.core.importance import Exponential, Importance
 from awn.core.initialise import kaiming_plus_
 from awn.core.resize import set_units_
 from awn.core.state import follow_state_dicts_
-from awn.core.width import NewUnits, Width, even_amplitude
+from awn.core.width import NewUnits, Width
 from awn.errors import ArgumentError, AwnError
 from awn.parallel.unwrap import uncompiled
 
@@ -52,10 +53,10 @@ def adapt_(
     Every layer starts at the width that it has, with the exponential importance, or another class of it. An instance,
     such as `awn.Exponential.for_units(64)`, sets the width that all start from.
 
-    A fresh model keeps its own weights: the importance is 1 in the mean square, so that what sums up units varies as
-    before. `redraw=True` draws them anew as the paper does, by Kaiming+, and takes the importance as it is. For a
-    trained one, `preserve=True` keeps its function: units are sorted by how much they count, and what reads them is
-    divided by the importance.
+    A fresh model keeps its own initialisation, up to one factor per layer: the weights that read a layer's units are
+    divided by the root mean square of the importance, so that sums over the units keep their variance. `redraw=True`
+    draws all weights anew instead, by Kaiming+, as the paper does. For a trained model, `preserve=True` keeps the
+    outputs: units are sorted by their strength, and the weights that read them are divided by the importance.
 
     >>> import awn
     >>> model = nn.Sequential(nn.Linear(4, 64), nn.ReLU(), nn.Linear(64, 3))
@@ -80,19 +81,24 @@ def adapt_(
     plans = [_plan(hidden, importance, quantile, limits) for hidden in [*named, *chosen]]
     _connect_all_(model, plans)
     if redraw:
-        _redraw_(find_groups(model))
-    if preserve:
+        kaiming_plus_(find_groups(model))
+    elif preserve:
         preserve_(find_groups(model))
+    else:
+        for plan in plans:
+            keep_variance_(plan.width, plan.units, plan.shapes)
     follow_state_dicts_(model)
     return _report(model, skipped)
 
 
 @dataclass(frozen=True)
 class _Plan:
-    """A width that is ready to be connected."""
+    """A width that is ready to be connected, and the number of units and the shapes that the model has now."""
 
     width: Width
     axes: list[Axis]
+    units: int
+    shapes: dict[Axis, torch.Size]
 
 
 def _check_model(model: nn.Module) -> None:
@@ -255,12 +261,10 @@ def _plan(
     if isinstance(importance, Importance):
         family = importance
     else:
-        family = (importance or Exponential).for_units(units, quantile, scale="unit")
+        family = (importance or Exponential).for_units(units, quantile)
     width = Width(family, quantile=quantile, gain=hidden.gain, device=like.device, dtype=like.dtype, **limits)
-    # The weights that read the units stay as they are: on average, the importance leaves their sums as large.
-    width.amplitude = even_amplitude(family, width.units)
     width.set_units(units, units)  # as the tensors are: no slot is inert yet
-    return _Plan(width, axes)
+    return _Plan(width, axes, units, {axis: axis.tensor.shape for axis in axes})
 
 
 def _connect_all_(model: nn.Module, plans: Sequence[_Plan]) -> None:
@@ -274,13 +278,6 @@ def _connect_all_(model: nn.Module, plans: Sequence[_Plan]) -> None:
         for plan in reversed(plans):
             disconnect_(plan.width, fold=False)
         raise
-
-
-def _redraw_(groups: Sequence[WidthGroup]) -> None:
-    for group in groups:
-        group.width.amplitude = 1.0
-        group.width.set_units(group.width.units, group.width.capacity)
-    kaiming_plus_(groups)
 
 
 def _report(model: nn.Module, skipped: Sequence[Skipped]) -> Report:

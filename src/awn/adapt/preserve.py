@@ -1,8 +1,8 @@
-"""A trained model's weights, sorted and divided by the importance, so that it computes what it computed before."""
+"""Weights divided by the importance: a trained model keeps its outputs, a fresh model keeps their variance."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from awn.core.axis import Axis
 from awn.core.groups import WidthGroup
 from awn.core.reorder import reorder_
+from awn.core.width import Width
 
 _Norm = nn.modules.batchnorm._BatchNorm
 
@@ -24,6 +25,34 @@ def preserve_(groups: Sequence[WidthGroup]) -> None:
     for group, order in zip(groups, orders, strict=True):
         # In double precision: an importance of single precision would cost a float64 model half its digits.
         reorder_(group, order, group.width.importance().detach().double().reciprocal())
+
+
+@torch.no_grad()
+def keep_variance_(width: Width, units: int, shapes: Mapping[Axis, Sequence[int]]) -> None:
+    """Divide the weights that read a width by the importance's root mean square: sums over units keep their variance.
+
+    `units` and `shapes` are those of the model before it got the width. Entries that were added since are initialised
+    for the importance already. A weight that reads two widths, along two dimensions, is divided for each of them.
+    `adapt_` refuses tied weights, so none is divided twice for one width.
+
+    >>> from awn import Exponential
+    >>> from awn.core.axes import consumed_by, produced_by
+    >>> from awn.core.groups import connect_
+    >>> first, second = nn.Linear(2, 3), nn.Linear(3, 1)
+    >>> before = second.weight.norm()
+    >>> width, axes = Width(Exponential.for_units(3), block=1), [*produced_by(first), *consumed_by(second)]
+    >>> connect_(width, axes)
+    >>> keep_variance_(width, 3, {axis: axis.tensor.shape for axis in axes})
+    >>> ratio = before / second._parameters["weight"].norm()
+    >>> torch.allclose(ratio, width.importance().square().mean().sqrt())
+    True
+    """
+    # Over all units of the model: those that were dropped count with an importance of 0.
+    mean_square = width.importance()[:units].double().square().sum() / units
+    for axis in width.axes:
+        if axis.role == "consumer":
+            own = axis.tensor[tuple(slice(size) for size in shapes[axis])]
+            own.mul_(mean_square.rsqrt().to(own.dtype))
 
 
 def unit_strength(group: WidthGroup) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from typing import Any, Literal, get_args
 
@@ -18,6 +19,9 @@ NewUnits = Literal["normal", "rescaled", "zero"]
 
 # Below this soft width one unit has nearly all the importance, and the learned value need not move further.
 _SMALLEST_SOFT_WIDTH = 0.1
+# Equal weights leave an exponential's ν at rest at 1 − e⁻² = 0.865. A little below, units that grow with their index
+# still can; below this quantile, ν runs away in training.
+_LOWEST_STEADY_QUANTILE = 0.8
 
 
 class Width(nn.Module):
@@ -30,7 +34,7 @@ class Width(nn.Module):
     Tensors are allocated for a `capacity` of units, the width rounded up to a multiple of `block`, so that most changes
     of width replace no Parameter. Slots beyond the width are inert. `block=1` gives exact shapes. `new_units` is the
     initialisation of added units, see `awn.core.initialise`. `gain` is √2 after a ReLU, 1 after a tanh. `amplitude`
-    multiplies every importance; with `even_amplitude`, their mean square is 1.
+    multiplies every importance; it also multiplies the prior's strength, so leave it at 1 unless you need it.
     """
 
     log_nu: nn.Parameter
@@ -57,6 +61,14 @@ class Width(nn.Module):
         if not isinstance(family, Importance):
             raise ArgumentError(f"importance must be a family such as awn.Exponential(), got {importance!r}.")
         check_quantile(quantile)
+        if quantile < _LOWEST_STEADY_QUANTILE:
+            warnings.warn(
+                f"quantile={quantile:g} is below {_LOWEST_STEADY_QUANTILE}, where widths collapse: the units that a "
+                "layer keeps are too few for the prior on the weights to leave ν at rest. Use 0.9 or more, and "
+                "truncate the trained network if it is to be smaller.",
+                UserWarning,
+                stacklevel=2,
+            )
         check_units("min_units", min_units)
         check_units("block", block)
         if max_units is not None:
@@ -265,19 +277,6 @@ class Width(nn.Module):
         """Refill the buffers."""
         self.index, self.active = self.index[:0], self.active[:0]
         self.set_units(self.units, self.capacity)
-
-
-def even_amplitude(family: Importance, units: int) -> float:
-    """The amplitude at which the mean square of the importance of `units` units is 1.
-
-    The weights that read them can then keep their initialisation.
-
-    >>> round(even_amplitude(Exponential.for_units(128, scale="unit"), 128), 2)
-    2.14
-    """
-    value = torch.tensor(family.start, dtype=torch.float64)
-    importance = family.importance(torch.arange(units, dtype=torch.float64), value)
-    return importance.square().mean().rsqrt().item()
 
 
 def at_least_single(dtype: torch.dtype) -> torch.dtype:

@@ -20,7 +20,10 @@ def _label(activation: str, rate: float) -> str:
 
 def _cases(base: Settings) -> tuple[Case, ...]:
     return tuple(
-        Case(_label(activation, rate), (base.change(activation=activation, importance=Exponential(rate=rate, scale="mass")),))
+        Case(
+            _label(activation, rate),
+            (base.change(activation=activation, importance=Exponential(rate=rate, scale="mass")),),
+        )
         for activation in ACTIVATIONS
         for rate in RATES
     )

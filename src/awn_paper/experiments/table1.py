@@ -97,7 +97,9 @@ IMAGES = Settings(
     Learned(Exponential(rate=0.02, scale="mass"), weight_scale=1.0),
     Training(200, optimizer="sgd", lr=0.1, momentum=0.9, weight_decay=1e-4, milestones=(50, 100, 150)),
 )
-GRAPHS = Settings("NCI1", GIN(), Learned(Exponential(rate=0.02, scale="mass"), weight_scale=10.0), Training(1000, 128, patience=500))
+GRAPHS = Settings(
+    "NCI1", GIN(), Learned(Exponential(rate=0.02, scale="mass"), weight_scale=10.0), Training(1000, 128, patience=500)
+)
 TEXT = Settings(
     "Multi30k",
     Transformer(),
