@@ -85,8 +85,7 @@ def adapt_(
     elif preserve:
         preserve_(find_groups(model))
     else:
-        for plan in plans:
-            keep_variance_(plan.width, plan.units, plan.shapes)
+        _keep_variances_(plans)
     follow_state_dicts_(model)
     return _report(model, skipped)
 
@@ -278,6 +277,11 @@ def _connect_all_(model: nn.Module, plans: Sequence[_Plan]) -> None:
         for plan in reversed(plans):
             disconnect_(plan.width, fold=False)
         raise
+
+
+def _keep_variances_(plans: Sequence[_Plan]) -> None:
+    for plan in plans:
+        keep_variance_(plan.width, plan.units, plan.shapes)
 
 
 def _report(model: nn.Module, skipped: Sequence[Skipped]) -> Report:

@@ -19,8 +19,8 @@ NewUnits = Literal["normal", "rescaled", "zero"]
 
 # Below this soft width one unit has nearly all the importance, and the learned value need not move further.
 _SMALLEST_SOFT_WIDTH = 0.1
-# Equal weights leave an exponential's ν at rest at 1 − e⁻² = 0.865. A little below, units that grow with their index
-# still can; below this quantile, ν runs away in training.
+# With equal weights on all units, an exponential's ν rests at a quantile of 1 − e⁻² = 0.865. Below that, later units
+# must carry more than earlier ones for it to rest, and below this quantile widths were seen to collapse.
 _LOWEST_STEADY_QUANTILE = 0.8
 
 
@@ -61,14 +61,7 @@ class Width(nn.Module):
         if not isinstance(family, Importance):
             raise ArgumentError(f"importance must be a family such as awn.Exponential(), got {importance!r}.")
         check_quantile(quantile)
-        if quantile < _LOWEST_STEADY_QUANTILE:
-            warnings.warn(
-                f"quantile={quantile:g} is below {_LOWEST_STEADY_QUANTILE}, where widths collapse: the units that a "
-                "layer keeps are too few for the prior on the weights to leave ν at rest. Use 0.9 or more, and "
-                "truncate the trained network if it is to be smaller.",
-                UserWarning,
-                stacklevel=2,
-            )
+        _warn_of_collapse(quantile)
         check_units("min_units", min_units)
         check_units("block", block)
         if max_units is not None:
@@ -277,6 +270,17 @@ class Width(nn.Module):
         """Refill the buffers."""
         self.index, self.active = self.index[:0], self.active[:0]
         self.set_units(self.units, self.capacity)
+
+
+def _warn_of_collapse(quantile: float) -> None:
+    if quantile < _LOWEST_STEADY_QUANTILE:
+        warnings.warn(
+            f"quantile={quantile:g} is below {_LOWEST_STEADY_QUANTILE}, where widths collapse: the units that a layer "
+            "keeps are too few for the prior on the weights to leave ν at rest. Use 0.9 or more, and truncate the "
+            "trained network if it is to be smaller.",
+            UserWarning,
+            stacklevel=3,
+        )
 
 
 def at_least_single(dtype: torch.dtype) -> torch.dtype:
