@@ -154,7 +154,7 @@ class Importance(ABC):
         tensor([  99.5008,   -0.4992, -100.4992])
 
         It decides where ν rests. Change ν and undo the change in the weights w_j that read unit j: the function stays,
-        and the prior on the weights changes by −Σ ‖w_j‖² d log f(j). So the prior leaves ν at rest where
+        and the prior on the weights changes in proportion to −Σ ‖w_j‖² d log f(j). So it leaves ν at rest where
         Σ ‖w_j‖² · log_slope(j) = 0. On the anchored and mass scales the slope has both signs, so ν has a resting point:
         for an exponential, where the mean index of the weights' energy ‖w_j‖² is 1/(e^ν − 1). On the unit scale no unit
         gains by a narrower layer (for an exponential, the slope is −j), and the prior only ever widens the layer.
