@@ -55,7 +55,8 @@ def train(seed: int, epochs: int, patience: int, folder: Path) -> dict[str, Any]
     data = split(spiral_hard(seed), seed)
     samples = len(data.train.y)
 
-    model = awn.AdaptiveMLP(2, 2, hidden_layers=4, activation="relu6", importance=awn.Exponential(rate=0.01))
+    importance = awn.Exponential(rate=0.01, scale="mass")  # as in the paper
+    model = awn.AdaptiveMLP(2, 2, hidden_layers=4, activation="relu6", importance=importance)
     prior = awn.Prior(weight_scale=10.0)
     optimizer = torch.optim.Adam(awn.param_groups(model, lr=0.01), fused=True)
 

@@ -44,7 +44,9 @@ every_block = pytest.mark.parametrize("block", BLOCKS)
 models_optimizers_blocks = pytest.mark.parametrize(
     ("case", "optimizer_name", "block"), pairwise(MODELS, OPTIMIZERS, BLOCKS)
 )
-models_scales_blocks = pytest.mark.parametrize(("case", "scale", "block"), pairwise(MODELS, ("mass", "unit"), BLOCKS))
+models_scales_blocks = pytest.mark.parametrize(
+    ("case", "scale", "block"), pairwise(MODELS, ("anchored", "mass", "unit"), BLOCKS)
+)
 
 
 def trained(case: str, optimizer_name: str, block: int, *, units: int = 40, steps: int = 3, **options: Any) -> Any:
@@ -386,10 +388,13 @@ def test_the_block_changes_no_result(case: str, optimizer_name: str) -> None:
 
 FAMILIES = {
     "exponential": awn.Exponential.for_units(40),
+    "exponential, mass": awn.Exponential.for_units(40, scale="mass"),
     "exponential, unit": awn.Exponential.for_units(40, scale="unit"),
     "power law": awn.PowerLaw.for_units(40, saturation=3.0),
+    "power law, mass": awn.PowerLaw.for_units(40, saturation=3.0, scale="mass"),
     "power law, unit": awn.PowerLaw.for_units(40, saturation=3.0, scale="unit"),
     "sigmoid": awn.Sigmoid.for_units(40, steepness=2.0),
+    "sigmoid, mass": awn.Sigmoid.for_units(40, steepness=2.0, scale="mass"),
     "sigmoid, unit": awn.Sigmoid.for_units(40, steepness=2.0, scale="unit"),
 }
 

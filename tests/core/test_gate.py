@@ -34,7 +34,7 @@ def importance(rate: float, units: int, capacity: int) -> torch.Tensor:
 
 def gated_linear(units: int = 5, block: int = 8) -> tuple[nn.Linear, nn.Linear, Width]:
     torch.manual_seed(0)
-    width = Width(Exponential.for_units(units), block=block)
+    width = Width(Exponential.for_units(units, scale="mass"), block=block)
     first, second = nn.Linear(3, width.capacity), nn.Linear(width.capacity, 2)
     awn.advanced.connect_(width, [*produced_by(first), *consumed_by(second)])
     return first, second, width
@@ -53,7 +53,7 @@ def test_a_linear_layer_reads_scaled_units():
 
 def test_a_convolution_reads_scaled_channels():
     torch.manual_seed(0)
-    width = Width(Exponential.for_units(5), block=8)
+    width = Width(Exponential.for_units(5, scale="mass"), block=8)
     first, second = nn.Conv2d(3, 8, 3), nn.Conv2d(8, 2, 3)
     awn.advanced.connect_(width, [Axis(first, "weight", 0, "producer"), Axis(second, "weight", 1, "consumer")])
     h = torch.randn(4, 8, 6, 6)
@@ -63,7 +63,7 @@ def test_a_convolution_reads_scaled_channels():
 
 def test_a_transposed_convolution_reads_along_its_first_dimension():
     torch.manual_seed(0)
-    width = Width(Exponential.for_units(5), block=8)
+    width = Width(Exponential.for_units(5, scale="mass"), block=8)
     first, second = nn.Conv2d(3, 8, 3), nn.ConvTranspose2d(8, 2, 3)
     awn.advanced.connect_(width, [Axis(first, "weight", 0, "producer"), Axis(second, "weight", 0, "consumer")])
     h = torch.randn(4, 8, 6, 6)
@@ -73,7 +73,7 @@ def test_a_transposed_convolution_reads_along_its_first_dimension():
 
 def test_repeat_reads_several_entries_of_each_unit():
     torch.manual_seed(0)
-    width = Width(Exponential.for_units(5), block=8)
+    width = Width(Exponential.for_units(5, scale="mass"), block=8)
     first, second = nn.Conv2d(3, 8, 3), nn.Linear(8 * 16, 2)
     awn.advanced.connect_(width, [Axis(first, "weight", 0, "producer"), *consumed_by(second, repeat=16)])
     h = torch.randn(4, 8, 4, 4)
@@ -107,7 +107,7 @@ def test_a_gate_follows_nu_and_the_width():
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
 def test_a_gated_weight_keeps_its_type(dtype):
-    width = Width(Exponential.for_units(5), block=8)
+    width = Width(Exponential.for_units(5, scale="mass"), block=8)
     first, second = nn.Linear(3, 8, dtype=dtype), nn.Linear(8, 2, dtype=dtype)
     awn.advanced.connect_(width, [*produced_by(first), *consumed_by(second)])
     assert (second.weight.dtype, width.log_nu.dtype) == (dtype, torch.float32)
@@ -129,7 +129,7 @@ def test_the_width_is_registered_once():
 
 def test_two_gates_on_one_weight_multiply():
     torch.manual_seed(0)
-    rows, columns = Width(Exponential.for_units(3), block=4), Width(Exponential.for_units(5), block=8)
+    rows, columns = (Width(Exponential.for_units(units, scale="mass"), block=4) for units in (3, 5))
     one, two, both = nn.Linear(2, 4), nn.Linear(2, 8), nn.Bilinear(4, 8, 1)
     awn.advanced.connect_(rows, [*produced_by(one), Axis(both, "weight", 1, "consumer")])
     awn.advanced.connect_(columns, [*produced_by(two), Axis(both, "weight", 2, "consumer")])
@@ -597,7 +597,7 @@ def test_a_model_traced_by_torchscript_computes_the_same() -> None:
 def test_torch_fx_takes_gated_layers_for_leaves_and_refuses_to_look_inside() -> None:
     model, x = nn.Sequential(*gated_linear()[:2]), torch.randn(4, 3)
     torch.testing.assert_close(torch.fx.symbolic_trace(model)(x), model(x))
-    width = Width(Exponential.for_units(5), block=8)
+    width = Width(Exponential.for_units(5, scale="mass"), block=8)
     first, second = nn.Linear(3, 8), Doubled(8, 2)
     awn.advanced.connect_(width, [*produced_by(first), *consumed_by(second)])
     with pytest.raises(awn.AwnError, match="as a constant"):

@@ -83,6 +83,7 @@ CLOSED_FORMS = [case for case in CASES if not isinstance(case.values[0], Hyperbo
 FAMILIES = [
     pytest.param(family, id=type(family).__name__) for family in (Exponential(), PowerLaw(), Sigmoid(), Hyperbolic())
 ]
+SCALES = ("anchored", "mass", "unit")
 INDICES = (0, 1, 2, 5, 17, 100, 127, 128, 1000, 10_000, 99_999)
 
 
@@ -165,7 +166,7 @@ def test_sigmoid_is_flat_before_its_midpoint_and_falls_after_it():
 
 @pytest.mark.parametrize(
     ("case", "scale", "dtype"),
-    pairwise([(case.values[0], case.values[2]) for case in CASES], ("mass", "unit"), (torch.float32, torch.float64)),
+    pairwise([(case.values[0], case.values[2]) for case in CASES], SCALES, (torch.float32, torch.float64)),
     ids=str,
 )
 def test_gradients_are_finite_even_far_beyond_the_width(case, scale, dtype):
@@ -181,15 +182,37 @@ def test_gradients_are_finite_even_far_beyond_the_width(case, scale, dtype):
 @pytest.mark.parametrize(("family", "exact", "value"), CASES)
 def test_unit_scale_gives_the_first_unit_importance_one(family, exact, value):
     j, v = torch.arange(50, dtype=torch.float64), torch.tensor(value, dtype=torch.float64)
-    unit = dataclasses.replace(family, scale="unit").importance(j, v)
+    mass, unit = (dataclasses.replace(family, scale=scale).importance(j, v) for scale in ("mass", "unit"))
     assert unit[0] == 1
-    torch.testing.assert_close(unit * exact_mass(exact, value, 0), family.importance(j, v), rtol=1e-8, atol=1e-300)
+    torch.testing.assert_close(unit * exact_mass(exact, value, 0), mass, rtol=1e-8, atol=1e-300)
 
 
-def test_mass_is_the_default_scale():
+@pytest.mark.parametrize(("family", "exact", "value"), CASES)
+def test_anchored_scale_is_the_mass_times_what_makes_the_first_of_128_units_one(family, exact, value):
+    j, v = torch.arange(50, dtype=torch.float64), torch.tensor(value, dtype=torch.float64)
+    at_128 = exact_mass(exact, family.value_inside(128), 0)
+    torch.testing.assert_close(family.importance(j, v) * at_128, family.mass(j, v), rtol=1e-8, atol=1e-300)
+
+
+def test_anchored_is_the_default_scale():
+    assert Exponential().anchor == pytest.approx(1 / (1 - 10 ** (-1 / 127.5)))
     assert Exponential().importance(torch.arange(2.0), torch.tensor(0.5)).tolist() == pytest.approx(
-        [1 - math.exp(-0.5), math.exp(-0.5) - math.exp(-1)]
+        [(1 - math.exp(-0.5)) * Exponential().anchor, (math.exp(-0.5) - math.exp(-1)) * Exponential().anchor]
     )
+
+
+def test_a_family_that_is_never_as_narrow_as_128_units_is_anchored_at_its_narrowest():
+    steepness = 100.0
+    assert smallest_sigmoid(steepness, 0.9) > 128
+    narrowest = 1 - softplus(Decimal(-1) / 100) / Decimal(2).ln()  # f(0) at a midpoint of 0
+    assert Sigmoid(steepness=steepness).anchor == pytest.approx(float(1 / narrowest), rel=1e-6)
+
+
+def test_a_model_on_the_meta_device_needs_no_anchor_from_there():
+    with torch.device("meta"):
+        # A saturation of its own, whose anchor is not in the cache yet.
+        model = awn.AdaptiveMLP(2, 2, importance=PowerLaw.for_units(40, saturation=0.123))
+    assert model.hidden[0].width.importance().is_meta
 
 
 def power_law_width(exponent: float, saturation: float, k: float) -> int:
@@ -313,7 +336,7 @@ def test_families_are_values(family):
         (lambda: Sigmoid(steepness=0.0), "steepness must be a finite number above 0, got 0"),
         (lambda: Sigmoid(steepness=math.inf), "steepness .* got inf"),
         (lambda: Hyperbolic(half=-2.0), "half must be a finite number above 0, got -2.0: Hyperbolic"),
-        (lambda: Exponential(scale="log"), "scale must be 'mass' or 'unit', got 'log'"),
+        (lambda: Exponential(scale="log"), "scale must be 'anchored', 'mass' or 'unit', got 'log'"),
         (lambda: Exponential().width(0.0), "quantile must lie strictly between 0 and 1, got 0"),
         (lambda: Exponential().width(1.0), "quantile must lie strictly between 0 and 1, got 1"),
         (lambda: Exponential().soft_width(math.nan), "quantile .* got nan"),
@@ -378,13 +401,13 @@ def test_plain_numbers_and_tensors_give_the_same_width(family, p):
         assert family.soft_width(1 - p, value) == pytest.approx(exact, rel=1e-9)
 
 
-@pytest.mark.parametrize("scale", ["mass", "unit"])
+@pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("family", [Exponential, PowerLaw, Sigmoid])
 def test_first_and_second_derivatives_of_the_importance_are_exact(family, scale):
     width = awn.advanced.Width(family.for_units(6, scale=scale), block=4).double()
 
     def of(log_nu: torch.Tensor) -> torch.Tensor:
-        return width.family.importance(width.index, log_nu.exp() + width.family.lower) * width.active
+        return width.family.profile(width.index, log_nu.exp() + width.family.lower) * width.active
 
     at = width.log_nu.detach().requires_grad_()
     torch.testing.assert_close(of(at), width.importance())

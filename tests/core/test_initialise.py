@@ -1,4 +1,4 @@
-"""Kaiming+ and new units: measured deviations against gain / √Σf², f written out from the paper."""
+"""Kaiming+ and new units: measured deviations against gain / √Σf², f written out from the families' formulas."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ MANY = 40_000
 CLOSE = 0.015
 
 
-def squares(family: awn.advanced.Importance, units: int) -> float:
-    """Σ f² over the first units, from the families' formulas."""
+def masses(family: awn.advanced.Importance, units: int) -> list[float]:
+    """S(j) − S(j + 1) of the first units, from the families' formulas."""
 
     def survival(x: int) -> float:
         if isinstance(family, Exponential):
@@ -32,9 +32,14 @@ def squares(family: awn.advanced.Importance, units: int) -> float:
         s = family.steepness
         return math.log1p(math.exp((family.midpoint - x) / s)) / math.log1p(math.exp(family.midpoint / s))
 
-    f = [survival(j) - survival(j + 1) for j in range(units)]
-    first = f[0] if family.scale == "unit" else 1.0
-    return sum((mass / first) ** 2 for mass in f)
+    return [survival(j) - survival(j + 1) for j in range(units)]
+
+
+def squares(family: awn.advanced.Importance, units: int) -> float:
+    """Σ f² over the first units, on the family's scale."""
+    at_128 = family.starting_at(family.value_inside(128))
+    one = {"mass": 1.0, "unit": masses(family, 1)[0], "anchored": masses(at_128, 1)[0]}[family.scale]
+    return sum((mass / one) ** 2 for mass in masses(family, units))
 
 
 def stored(layer: nn.Module) -> torch.Tensor:
@@ -46,9 +51,12 @@ def stored(layer: nn.Module) -> torch.Tensor:
     "family",
     [
         Exponential.for_units(200),
+        Exponential.for_units(200, scale="mass"),
         Exponential.for_units(200, scale="unit"),
         PowerLaw.for_units(200, saturation=1.0),
+        PowerLaw.for_units(200, saturation=1.0, scale="mass"),
         Sigmoid.for_units(200),
+        Sigmoid.for_units(200, scale="mass"),
     ],
     ids=str,
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+import pickle
 
 import pytest
 import torch
@@ -18,9 +19,11 @@ from cases import pairwise
 
 FAMILIES = [
     pytest.param(Exponential.for_units(20), id="exponential"),
+    pytest.param(Exponential.for_units(20, scale="mass"), id="exponential-mass"),
     pytest.param(PowerLaw.for_units(20), id="power-law"),
     pytest.param(PowerLaw.for_units(20, saturation=2.0, scale="unit"), id="power-law-unit"),
     pytest.param(Sigmoid.for_units(20), id="sigmoid"),
+    pytest.param(Sigmoid.for_units(20, scale="mass"), id="sigmoid-mass"),
     pytest.param(Exponential.for_units(20, scale="unit"), id="exponential-unit"),
 ]
 
@@ -69,7 +72,7 @@ def test_starts_within_its_bounds():
 @given(
     st.sampled_from([Exponential, PowerLaw, Sigmoid]),
     st.integers(15, 100_000),
-    st.floats(0.05, 0.999),
+    st.floats(0.8, 0.999),
 )
 def test_a_stored_start_asks_for_the_width_it_was_made_for(kind, units, quantile):
     # Single precision must not turn a start into a neighbouring width.
@@ -151,8 +154,8 @@ def test_training_stays_between_the_bounds(family):
     x, y = torch.randn(16, 2), torch.randn(16, 1)
     seen = set()
     for step in range(30):
-        sign = 1 if step < 15 else -1
-        loss = (model(x) - y).square().mean() + sign * width_of(model).soft_units().log()
+        push = 1000 if step < 15 else -1000  # more than the data can pull
+        loss = (model(x) - y).square().mean() + push * width_of(model).soft_units().log()
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -323,12 +326,13 @@ def test_half_precision_leaves_the_gradient_of_nu_alone():
     assert before != 0
 
 
-def test_double_precision_is_followed():
-    model = network().double()
+@pytest.mark.parametrize(("scale", "anchor"), [("mass", 1.0), ("anchored", 1 / -math.expm1(-math.log(10) / 127.5))])
+def test_double_precision_is_followed(scale, anchor):
+    model = network(Exponential.for_units(20, scale=scale)).double()
     width = width_of(model)
     assert width.log_nu.dtype == width.importance().dtype == width.soft_units().dtype == torch.float64
     rate = math.exp(width.log_nu.item())
-    expected = [math.exp(-rate * j) * -math.expm1(-rate) for j in range(20)]
+    expected = [anchor * math.exp(-rate * j) * -math.expm1(-rate) for j in range(20)]
     assert width.importance()[:20].tolist() == pytest.approx(expected, rel=1e-13)
     assert awn.resize_(model, None) == {}
 
@@ -439,6 +443,25 @@ def test_a_printed_model_shows_its_widths():
 def test_wrong_arguments_are_named(options, message):
     with pytest.raises(AwnError, match=message):
         Width(**options)
+
+
+@pytest.mark.parametrize("quantile", [0.05, 0.5, 0.799])
+def test_a_quantile_at_which_widths_collapse_is_named_once(quantile):
+    with pytest.warns(UserWarning, match=f"quantile={quantile:g} is below 0.8, where widths collapse") as caught:
+        width = Width(Exponential.for_units(20, quantile), quantile=quantile)
+    assert (len(caught), width.units) == (1, 20)
+
+
+def test_only_a_new_width_warns_of_its_quantile():
+    # Warnings are errors here, so each of these lines fails if it warns.
+    assert Width(Exponential.for_units(20, 0.8), quantile=0.8).units == 20
+    model, fresh = network(), network()
+    short = awn.truncate(model, keep=0.25)
+    assert width_of(short).quantile < 0.8
+    fresh.load_state_dict(short.state_dict())
+    for same in (fresh, copy.deepcopy(short), pickle.loads(pickle.dumps(short))):
+        assert (width_of(same).units, width_of(same).quantile) == (5, width_of(short).quantile)
+        assert awn.resize_(same, None) == {}
 
 
 def test_move_to_refuses_what_is_no_width():

@@ -13,7 +13,7 @@ import awn
 from awn import AdaptiveMLP, AwnError, Exponential, PowerLaw, Sigmoid
 from awn.nn.activations import ACTIVATIONS
 
-SMALL = Exponential.for_units(12)
+SMALL = Exponential.for_units(12, scale="mass")  # the paper's scale, for its formulas
 
 
 def network(*args, **options) -> AdaptiveMLP:

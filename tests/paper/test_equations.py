@@ -74,7 +74,7 @@ def data() -> tuple[Tensor, Tensor]:
 
 @pytest.mark.parametrize("rate", [1e-3, 0.05, 2.0])
 def test_masses_are_differences_of_the_exponentials_distribution_function(rate):
-    width = awn.advanced.Width(Exponential(rate=rate), block=1).double()
+    width = awn.advanced.Width(Exponential(rate=rate, scale="mass"), block=1).double()
     nu = width.value
     expected = [(1 - math.exp(-nu * (x + 1))) - (1 - math.exp(-nu * x)) for x in range(width.units)]
     assert width.importance().tolist() == pytest.approx(expected, rel=1e-9)
@@ -87,6 +87,7 @@ def test_masses_of_every_family_are_differences_of_its_distribution_function(fam
     torch.testing.assert_close(width.importance(), expected)
 
 
+@pytest.mark.filterwarnings("ignore:quantile=0.5:UserWarning")
 @pytest.mark.parametrize("rate", [0.003, 0.05, 0.7])
 @pytest.mark.parametrize("k", [0.5, 0.9, 0.99])
 def test_the_width_is_where_the_masses_so_far_reach_the_quantile(rate, k):
@@ -162,7 +163,7 @@ def test_the_objective_is_minus_the_elbo_over_n_up_to_a_constant(family, data):
 def test_the_elbo_of_a_regression_has_the_gaussian_likelihood(data):
     x = data[0]
     y = torch.randn(6, 2, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
-    model = network(Exponential.for_units(7))
+    model = network(Exponential.for_units(7, scale="mass"))
     nll = awn.likelihood.gaussian(model(x), y, deviation=0.5)
     result = awn.objective(nll, model, 6, prior=Prior(weight_scale=None))
     torch.testing.assert_close(result * 6, -Normal(forward_by_hand(model, x), 0.5).log_prob(y).sum())
@@ -171,7 +172,7 @@ def test_the_elbo_of_a_regression_has_the_gaussian_likelihood(data):
 @pytest.mark.parametrize("size", [1, 2, 3])
 def test_gradients_over_minibatches_are_unbiased(size, data):
     x, y = data
-    model = network(Exponential.for_units(7))
+    model = network(Exponential.for_units(7, scale="mass"))
     prior = Prior(weight_scale=0.5, width_mean=0.1, width_scale=0.1)
 
     def gradient(rows: list[int]) -> list[Tensor]:
@@ -249,7 +250,7 @@ def test_one_unit_more_in_the_middle_changes_the_output_by_what_later_weights_le
 
 
 def test_one_unit_more_without_outgoing_weights_changes_nothing():
-    model = network(Exponential.for_units(7), layers=2, new_units="zero")
+    model = network(Exponential.for_units(7, scale="mass"), layers=2, new_units="zero")
     x = torch.randn(50, 3, dtype=torch.float64)
     before = model(x)
     awn.advanced.set_units_(model, {"hidden.0": 8, "hidden.1": 8}, None)

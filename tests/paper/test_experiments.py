@@ -37,7 +37,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("results")
     for name, (experiment, _) in EXPERIMENTS.items():
         # Where every unit is removed in turn, few of them will do.
-        changes = {"importance": Exponential(rate=0.1)} if name in ("truncate", "remove") else {}
+        changes = {"importance": Exponential(rate=0.1, scale="mass")} if name in ("truncate", "remove") else {}
         run_here(experiment, tiny(on_the_plane(experiment.small), epochs=1, **changes), folder)
     return folder
 

@@ -29,7 +29,7 @@ from awn_paper.sweep import SweepError, make
 from paper_cases import run_here, run_with
 
 TINY = Settings("DoubleMoon", MLP(), Fixed(4), Training(2, 1024))
-ADAPTIVE = TINY.change(widths=Learned(Exponential(rate=0.1)))
+ADAPTIVE = TINY.change(widths=Learned(Exponential(rate=0.1, scale="mass")))
 
 
 def experiment(*cases: Case, seeds: int = 2) -> Experiment:
@@ -64,7 +64,7 @@ def test_settings_that_differ_anywhere_have_other_names():
         ADAPTIVE,
         TINY,
         ADAPTIVE.change(quantile=0.5),
-        ADAPTIVE.change(importance=Exponential(rate=0.2)),
+        ADAPTIVE.change(importance=Exponential(rate=0.2, scale="mass")),
         ADAPTIVE.change(width_mean=0.05, width_scale=Anneal(1.0, 0.1, 1, 2)),
         ADAPTIVE.change(epochs=3),
         ADAPTIVE.change(fold=1),

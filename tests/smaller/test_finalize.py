@@ -35,6 +35,7 @@ from cases import (
 
 FAMILIES = {
     "exponential": awn.Exponential.for_units(40),
+    "mass scale": awn.Exponential.for_units(40, scale="mass"),
     "unit scale": awn.Exponential.for_units(40, scale="unit"),
     "power law": awn.PowerLaw.for_units(40, saturation=2.0),
     "sigmoid": awn.Sigmoid.for_units(40, steepness=2.0),

@@ -520,7 +520,7 @@ def test_every_schedule_goes_on_as_if_the_run_had_not_been_stopped(
     options = replace(LONG, schedule=SCHEDULES[name], patience=None)
 
     def run(model: nn.Module, **more: Any) -> History:
-        optimizer = torch.optim.SGD(awn.param_groups(model, lr=0.2), momentum=0.9) if given else None
+        optimizer = torch.optim.SGD(awn.param_groups(model, lr=0.002), momentum=0.9) if given else None
         return train(model, options, rings(seed=1), score=accuracy, optimizer=optimizer, **more)
 
     whole, stopped, resumed = (network(dropout=0.2) for _ in range(3))

@@ -266,7 +266,7 @@ def _plan(
     if isinstance(importance, Importance):
         family = importance
     else:
-        family = (importance or Exponential).for_units(units, quantile, scale="unit")
+        family = (importance or Exponential).for_units(units, quantile)
     width = Width(family, quantile=quantile, gain=hidden.gain, device=like.device, dtype=like.dtype, **limits)
     # The weights that read the units stay as they are: on average, the importance leaves their sums as large.
     width.amplitude = even_amplitude(family, width.units)

@@ -51,10 +51,12 @@ class Importance(ABC):
     `learned` names the field with the initial learned value. The value stays above `lower`. Three scales:
 
     - `"anchored"` multiplies f(j) by a constant of the family, the same at every learned value. The first unit has
-      importance 1 in a layer of 128 units. The prior on the weights then has a width at which ν comes to rest, and
-      weights have their ordinary size.
+      importance 1 in a layer of 128 units, so weights have their ordinary size.
     - `"mass"` uses f(j) itself, as in the paper, so that all importances sum to one.
-    - `"unit"` divides by f(0), so that the first unit always has importance 1. Nothing stops a layer from widening.
+    - `"unit"` divides by f(0), so that the first unit always has importance 1.
+
+    With the first two, the prior on the weights has a width at which ν comes to rest; see `log_slope`. On the unit
+    scale it has none, and layers widen until something else stops them.
     """
 
     learned: ClassVar[str]
@@ -144,6 +146,27 @@ class Importance(ABC):
         first, first_slope = mass[..., :1], slope[..., :1]
         relative = mass / first
         return relative, (slope - relative * first_slope) / first
+
+    def log_slope(self, index: Tensor, value: Tensor) -> Tensor:
+        """The derivative d log f(j) / dν: the relative change of every unit's importance with the learned value ν.
+
+        >>> Exponential().log_slope(torch.tensor([0.0, 100.0, 200.0]), torch.tensor(0.01))
+        tensor([  99.5008,   -0.4992, -100.4992])
+
+        It decides where ν rests. Change ν and undo the change in the weights w_j that read unit j: the function stays,
+        and the prior on the weights changes in proportion to −Σ ‖w_j‖² d log f(j). So it leaves ν at rest where
+        Σ ‖w_j‖² · log_slope(j) = 0. On the anchored and mass scales the slope has both signs, so ν has a resting point:
+        for an exponential, where the mean index of the weights' energy ‖w_j‖² is 1/(e^ν − 1). On the unit scale no unit
+        gains by a narrower layer (for an exponential, the slope is −j), and the prior only ever widens the layer.
+        """
+        computed = self.importance_and_slope(index, value)
+        if computed is None:
+            # Twice backward: torch's forward mode compiles on first use, and warns as it does.
+            computed = torch.autograd.functional.jvp(
+                lambda v: self.importance(index, v), value, torch.ones_like(value), strict=True
+            )
+        importance, slope = computed
+        return slope / importance
 
     def width(self, quantile: float = 0.9, value: float | None = None) -> int:
         """The number of units that together hold the share `quantile` of the importance.
@@ -356,17 +379,27 @@ def round_up(soft_width: float) -> int:
 
 @functools.lru_cache(maxsize=4096)
 def _anchor(family: Importance) -> float:
-    value = family.value_inside(_ANCHOR_UNITS, _ANCHOR_QUANTILE)
-    first = family.mass(torch.zeros(1, dtype=torch.float64), torch.tensor(value, dtype=torch.float64))
-    return 1 / first.item()
+    # A family that has no such width is anchored at the nearest that it has.
+    value = _nearest_value(family, _ANCHOR_UNITS - 0.5, _ANCHOR_QUANTILE)
+    exact = torch.tensor([0.0, value], dtype=torch.float64, device="cpu")  # also where the default device is meta
+    return 1 / family.mass(exact[:1], exact[1]).item()
 
 
 @functools.lru_cache(maxsize=4096)
 def _value_for(family: Importance, soft_width: float, quantile: float) -> float:
-    """Bisection on the logarithm of the value, since S⁻¹ is monotonic in it."""
     check_quantile(quantile)
     if not (math.isfinite(soft_width) and soft_width > 0):
         raise ArgumentError(f"a width must be a finite number above 0, got {soft_width}.")
+    value = _nearest_value(family, soft_width, quantile)
+    if not math.isclose(family.soft_width(quantile, value), soft_width, rel_tol=1e-6):
+        raise ArgumentError(
+            f"{family} has no {family.learned} that gives a width of {soft_width:g} at quantile {quantile:g}."
+        )
+    return value
+
+
+def _nearest_value(family: Importance, soft_width: float, quantile: float) -> float:
+    """The value with the nearest soft width: bisection on its logarithm, since S⁻¹ is monotonic in it."""
 
     def width_at(exponent: float) -> float:
         return family.soft_width(quantile, family.lower + math.exp(exponent))
@@ -379,9 +412,4 @@ def _value_for(family: Importance, soft_width: float, quantile: float) -> float:
             low = middle
         else:
             high = middle
-    value = family.lower + math.exp(high)
-    if not math.isclose(family.soft_width(quantile, value), soft_width, rel_tol=1e-6):
-        raise ArgumentError(
-            f"{family} has no {family.learned} that gives a width of {soft_width:g} at quantile {quantile:g}."
-        )
-    return value
+    return family.lower + math.exp(high)

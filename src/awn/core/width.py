@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, get_args
 
@@ -19,6 +20,9 @@ NewUnits = Literal["normal", "rescaled", "zero"]
 
 # Below this soft width one unit has nearly all the importance, and the learned value need not move further.
 _SMALLEST_SOFT_WIDTH = 0.1
+# With equal weights on all units, an exponential's ν rests at a quantile of 1 − e⁻² = 0.865. Below that, later units
+# must carry more than earlier ones for it to rest, and below this quantile widths were seen to collapse.
+_LOWEST_STEADY_QUANTILE = 0.8
 
 
 class Width(nn.Module):
@@ -70,6 +74,7 @@ class Width(nn.Module):
         if not isinstance(family, Importance):
             raise ArgumentError(f"importance must be a family such as awn.Exponential(), got {importance!r}.")
         check_quantile(quantile)
+        _warn_of_collapse(quantile)
         check_units("min_units", min_units)
         check_units("block", block)
         if max_units is not None:
@@ -319,12 +324,23 @@ class Width(nn.Module):
         self.set_units(self.units, self.capacity)
 
 
+def _warn_of_collapse(quantile: float) -> None:
+    if quantile < _LOWEST_STEADY_QUANTILE:
+        warnings.warn(
+            f"quantile={quantile:g} is below {_LOWEST_STEADY_QUANTILE}, where widths collapse: the units that a layer "
+            "keeps are too few for the prior on the weights to leave ν at rest. Use 0.9 or more, and truncate the "
+            "trained network if it is to be smaller.",
+            UserWarning,
+            stacklevel=3,
+        )
+
+
 def even_amplitude(family: Importance, units: int) -> float:
     """The amplitude at which the mean square of the importance of `units` units is 1.
 
     The weights that read them can then keep their initialisation.
 
-    >>> round(even_amplitude(Exponential.for_units(128, scale="unit"), 128), 2)
+    >>> round(even_amplitude(Exponential.for_units(128), 128), 2)
     2.14
     """
     value = torch.tensor(family.start, dtype=torch.float64)

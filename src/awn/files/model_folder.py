@@ -215,7 +215,8 @@ def _connect_as(model: nn.Module, groups: Sequence[Config], tensors: Mapping[str
             governed.setdefault(name, []).append(described["dim"])
         size = axes[0].tensor.shape[axes[0].dim] // axes[0].repeat
         like = axes[0].tensor
-        width = Width(Exponential.for_units(1), **group["width"], device=like.device, dtype=like.dtype)
+        # Its options follow with its family, once the state dict has set the width.
+        width = Width(Exponential.for_units(1), device=like.device, dtype=like.dtype)
         width.set_units(size, size)
         connections.append((width, axes))
     # A tensor may have several names.

@@ -94,7 +94,7 @@ class Prior:
         >>> from awn import Exponential
         >>> prior = Prior(width_mean=0.02, width_scale=0.005)
         >>> prior.draw(Exponential(), generator=torch.Generator().manual_seed(0))
-        Exponential(scale='mass', rate=0.027...)
+        Exponential(scale='anchored', rate=0.027...)
         """
         if self.width_mean is None or not isinstance(self.width_scale, float | int):
             raise ArgumentError("drawing an initial ν needs a prior with a width_mean and a fixed width_scale.")

@@ -28,7 +28,7 @@ _TUNING_RATE = 0.2
 def choose_width(
     model: nn.Module, inputs: Tensor, validation: Data, *, loss: Loss, score: Score | None, seed: int
 ) -> Choice[nn.Module]:
-    """The smallest size of a trained model that is as good on `validation`; repairs use `inputs` of the training set."""
+    """The smallest size of a trained model that is as good on `validation`. Repairs use the training `inputs`."""
     repairable, _ = find_readers(model)
     return choose(
         model,

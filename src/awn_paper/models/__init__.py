@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 from torch import nn
 
 from awn_paper.data.dataset import Dataset
@@ -25,7 +27,9 @@ def build(network: Network, data: Dataset, widths: Widths) -> nn.Module:
     >>> awn.widths(build(MLP(layers=2), load("Spiral"), Learned(awn.Exponential(rate=0.01, scale="mass"))))
     {'hidden.0': 231, 'hidden.1': 231}
     """
-    model = network.build(data, widths)
-    if isinstance(widths, Learned):
-        learn_widths_(model, widths)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "quantile=", UserWarning)  # low ones are the subject of an experiment
+        model = network.build(data, widths)
+        if isinstance(widths, Learned):
+            learn_widths_(model, widths)
     return model

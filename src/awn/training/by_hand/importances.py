@@ -79,7 +79,7 @@ class ExponentialImportances(Importances):
         """See `Importances`."""
         sums = (np.multiply(self._df, self._f, out=self._q) @ self._sums).tolist()
         return [
-            nu * ((total / math.expm1(nu) if nu < 700 else 0.0) - moment if mass else -moment)
+            nu * ((total / math.expm1(nu) if 0 < nu < 700 else 0.0) - moment if mass else -moment)
             for nu, mass, (total, moment) in zip(self._nus, self._mass, sums, strict=True)
         ]
 
