@@ -58,7 +58,7 @@ def train(seed: int, epochs: int, patience: int, folder: Path) -> dict[str, Any]
     importance = awn.Exponential(rate=0.01, scale="mass")  # as in the paper
     model = awn.AdaptiveMLP(2, 2, hidden_layers=4, activation="relu6", importance=importance)
     prior = awn.Prior(weight_scale=10.0)
-    optimizer = torch.optim.Adam(awn.param_groups(model, lr=0.01), fused=True)
+    optimizer = torch.optim.Adam(awn.param_groups(model, lr=0.01, width_lr=0.01), fused=True)
 
     started, history = time.perf_counter(), []
     best, best_accuracy, best_epoch = copy.deepcopy(model.state_dict()), 0.0, 0

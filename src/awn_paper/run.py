@@ -160,7 +160,7 @@ def _fit(model: nn.Module, data: Dataset, job: Job, scratch: Path | None, resume
 
 def make_optimizer(model: nn.Module, training: Training) -> Optimizer:
     """Adam or SGD; ν, biases and norms are never decayed."""
-    groups = param_groups(model, training.lr, weight_decay=training.weight_decay)
+    groups = param_groups(model, training.lr, width_lr=training.lr, weight_decay=training.weight_decay)
     if training.optimizer == "sgd":
         return SGD(groups, momentum=training.momentum, fused=True)
     return Adam(groups, eps=training.eps, fused=True)

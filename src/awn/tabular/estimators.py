@@ -61,7 +61,7 @@ class AdaptiveClassifier(ClassifierMixin, NetworkEstimator):  # type: ignore[mis
 
     - `weight_scale`: the standard deviation of the weights' prior, larger below 500 rows; None means no prior.
     - `lr`: the learning rate.
-    - `width_lr`: the learning rate of the widths; None means `lr`.
+    - `width_lr`: the learning rate of the widths; None means five times `lr`.
     - `batch_size`: rows per batch; None means 1/32 of the training rows, between 16 and 128.
     - `epochs`: the most passes over the training rows; None means about 8,000 steps, and 10 to 100 epochs.
     - `patience`: epochs without a lower validation loss before training stops; None means never.

@@ -33,11 +33,11 @@ class NetworkParameters:
     max_units: int | None = None
     max_params: int | None = None
     ordered: float = 0.0
-    weight_scale: float | None = 0.4
+    weight_scale: float | None = 0.8
     dropout: float = 0.0
     batch_norm: bool = False
     lr: float = 0.01
-    width_lr: float | None = 0.05
+    width_lr: float | None = None
     batch_size: int | None = None
     epochs: int | None = None
     patience: int | None = None

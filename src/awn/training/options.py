@@ -22,7 +22,7 @@ Chooses = Literal["smallest", "epoch"]
 class FitOptions:
     """How `fit` trains.
 
-    `width_lr` is the learning rate of ν, `lr` unless given. `patience`: epochs without a better score before training
+    `width_lr` is the learning rate of ν, five times `lr` unless given. `patience`: epochs without a better score before training
     stops; None trains all epochs. `schedule`: "cosine" brings the learning rate down to a hundredth over all epochs,
     "plateau" halves it after a quarter of the patience without a better score, "constant" leaves it to the optimizer
     and to callbacks; for others, pass a `Schedule`. `clip` is the largest norm of the gradient. `precision="auto"`
