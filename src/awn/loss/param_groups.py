@@ -13,10 +13,6 @@ from awn.errors import ArgumentError
 from awn.loss.prior import Prior
 
 
-#: The learning rate of ν over that of the weights.
-WIDTH_RATE = 5.0
-
-
 def param_groups(
     model: nn.Module,
     lr: float,
@@ -33,7 +29,6 @@ def param_groups(
     part of the gradient: SGD, Adam, RMSprop, Adagrad, NAdam, RAdam or Adadelta, but not AdamW. Gradient clipping does
     not include it. `resize_` raises an error if an optimizer would apply the prior twice or not at all.
 
-    `width_lr`, the learning rate of ν, is five times `lr` by default, so that widths settle before the weights do.
     `weight_decay` does not apply to biases, norms and ν. The prior applies to biases, too. Groups with the same options
     are merged, because each group costs time.
 
@@ -46,7 +41,7 @@ def param_groups(
     >>> [(group["weight_decay"], len(group["params"])) for group in optimizer.param_groups]
     [(2e-05, 4), (0.0, 1)]
     """
-    rates = {"lr": lr, "width_lr": WIDTH_RATE * lr if width_lr is None else width_lr, "weight_decay": weight_decay}
+    rates = {"lr": lr, "width_lr": lr if width_lr is None else width_lr, "weight_decay": weight_decay}
     for name, rate in rates.items():
         check_number(name, rate, or_equal=True)
     factors = _mark_prior_(model, prior, n_samples)

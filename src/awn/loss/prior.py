@@ -69,7 +69,7 @@ class Prior:
     Prior(weight_scale={'hidden.*': 10.0, 'output': 1.0}, width_mean=0.05, ...)
     """
 
-    weight_scale: float | Mapping[str, float | None] | None = 0.8
+    weight_scale: float | Mapping[str, float | None] | None = 0.6
     width_mean: float | None = None
     width_scale: float | Anneal | None = None
     folded: bool = False

@@ -46,6 +46,7 @@ from awn.tabular.parameters import NetworkParameters
 from awn.training import Data, FitOptions, History, fit
 from awn.training.choosing import choose_width, cut_and_tune_, tuning_options
 from awn.training.evaluate import Loss, Score, all_outputs
+from awn.training.options import WIDTH_RATE
 
 SelfT = TypeVar("SelfT", bound="NetworkEstimator")
 Array = NDArray[Any]
@@ -326,7 +327,8 @@ class NetworkEstimator(NetworkParameters, BaseEstimator):  # type: ignore[misc]
         return Prior(weight_scale=self.weight_scale * math.sqrt(max(1.0, _FEW_ROWS / rows)))
 
     def _make_optimizer(self) -> torch.optim.Optimizer:
-        return torch.optim.Adam(param_groups(self.model_, self.lr, width_lr=self.width_lr), fused=True)
+        rate = WIDTH_RATE * self.lr if self.width_lr is None else self.width_lr
+        return torch.optim.Adam(param_groups(self.model_, self.lr, width_lr=rate), fused=True)
 
     def _device(self) -> torch.device:
         wanted = self.device if self.device != "auto" else "cuda" if torch.cuda.is_available() else "cpu"

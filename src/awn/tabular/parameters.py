@@ -33,7 +33,7 @@ class NetworkParameters:
     max_units: int | None = None
     max_params: int | None = None
     ordered: float = 0.0
-    weight_scale: float | None = 0.8
+    weight_scale: float | None = 0.6
     dropout: float = 0.0
     batch_norm: bool = False
     lr: float = 0.01

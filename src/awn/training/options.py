@@ -15,6 +15,8 @@ ScheduleName = Literal["constant", "cosine", "plateau"]
 StopBy = Literal["score", "loss"]
 Ties = Literal["first", "last"]
 Precision = Literal["auto", "float32", "bfloat16"]
+#: The default learning rate of ν over that of the weights, for Adam: widths settle before the weights do.
+WIDTH_RATE = 5.0
 Chooses = Literal["smallest", "epoch"]
 
 
@@ -22,8 +24,8 @@ Chooses = Literal["smallest", "epoch"]
 class FitOptions:
     """How `fit` trains.
 
-    `width_lr` is the learning rate of ν, five times `lr` unless given. `patience`: epochs without a better score before training
-    stops; None trains all epochs. `schedule`: "cosine" brings the learning rate down to a hundredth over all epochs,
+    `width_lr` is the learning rate of ν, five times `lr` unless given. `patience`: epochs without a better score before
+    training stops; None trains all epochs. `schedule`: "cosine" brings the learning rate down to a hundredth over all epochs,
     "plateau" halves it after a quarter of the patience without a better score, "constant" leaves it to the optimizer
     and to callbacks; for others, pass a `Schedule`. `clip` is the largest norm of the gradient. `precision="auto"`
     uses bfloat16 where an accelerator has it. `resize_every`: steps between two resizes. `stop_by="loss"` keeps the
@@ -85,6 +87,15 @@ class FitOptions:
         if self.schedule == "cosine":
             return Cosine(self.epochs)
         return Plateau(max(1, (self.patience or 40) // 4)) if self.schedule == "plateau" else None
+
+    @property
+    def rate_of_width(self) -> float:
+        """The learning rate of ν.
+
+        >>> FitOptions(lr=0.01).rate_of_width
+        0.05
+        """
+        return WIDTH_RATE * self.lr if self.width_lr is None else self.width_lr
 
     def merit(self, row: EpochRow) -> float:
         """The merit of an epoch; higher is better.

@@ -63,7 +63,7 @@ class Run:
             # The optimizer applies the prior on the weights, which is cheaper than a term of the loss.
             inside: dict[str, Any] = {"prior": prior, "n_samples": len(train.y)} if self.learns_width else {}
             groups = param_groups(
-                model, options.lr, width_lr=options.width_lr, weight_decay=options.weight_decay, **inside
+                model, options.lr, width_lr=options.rate_of_width, weight_decay=options.weight_decay, **inside
             )
             optimizer = Adam(groups, fused=True)
         self.optimizer = optimizer
