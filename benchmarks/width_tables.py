@@ -1,22 +1,28 @@
-"""The tables of docs/width.md, from the rows of results/width.json."""
+"""The tables of docs/width.md, from the rows under results/width."""
 
 from __future__ import annotations
 
 import math
+import re
 import statistics
+from collections.abc import Callable
 from typing import Any
 
 from awn.basics.text_table import markdown_table
 
 Row = dict[str, Any]
-KEPT = (0.7, 0.5, 0.3, 0.15)
+KEPT = (0.7, 0.5, 0.3)
 
 
-def show(rows: list[Row]) -> None:
-    """Print the summary of the criteria and the tables per data set."""
-    sets = list(dict.fromkeys(row["set"] for row in rows))
-    found = {name: Measured([row for row in rows if row["set"] == name]) for name in sets}
-    print(_summary(found), _scores(found), _starts(found), _cuts(found), _areas(found), sep="\n\n")
+def with_tables(page: str, results: dict[str, list[Row]]) -> str:
+    """A page with its tables written anew: each stands between `<!-- name -->` and `<!-- end -->`."""
+    found = {name: Measured(rows) for name, rows in results.items()}
+    for name, table in TABLES.items():
+        mark = re.compile(f"<!-- {name} -->.*?<!-- end -->", re.DOTALL)
+        if not mark.search(page):
+            raise ValueError(f"the page has no mark <!-- {name} --> … <!-- end -->")
+        page = mark.sub(f"<!-- {name} -->\n{table(found)}\n<!-- end -->", page)
+    return page
 
 
 class Measured:
@@ -170,3 +176,12 @@ def _areas(found: dict[str, Measured]) -> str:
         if one.has("alone", "ordered")
     ]
     return markdown_table(["data", *methods], rows)
+
+
+TABLES: dict[str, Callable[[dict[str, Measured]], str]] = {
+    "criteria": _summary,
+    "scores": _scores,
+    "starts": _starts,
+    "cuts": _cuts,
+    "areas": _areas,
+}

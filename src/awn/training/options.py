@@ -25,17 +25,17 @@ class FitOptions:
     """How `fit` trains.
 
     `width_lr` is the learning rate of ν, five times `lr` unless given. `patience`: epochs without a better score before
-    training stops; None trains all epochs. `schedule`: "cosine" brings the learning rate down to a hundredth over all epochs,
-    "plateau" halves it after a quarter of the patience without a better score, "constant" leaves it to the optimizer
-    and to callbacks; for others, pass a `Schedule`. `clip` is the largest norm of the gradient. `precision="auto"`
-    uses bfloat16 where an accelerator has it. `resize_every`: steps between two resizes. `stop_by="loss"` keeps the
-    epoch with the lowest validation loss, where "score" keeps the one with the best score. `ties`: of equally good
-    epochs the first is kept, or the last, whose layers have had more time to find their width; patience counts from
-    the first either way. `by_hand`: None trains an `AdaptiveMLP` without autograd where `fit` knows how, which gives
-    the same result in less time; False always uses autograd; True is an error where autograd is needed.
-    `choose="smallest"` cuts an adaptive model after training to the smallest size that is as good on the validation
-    set, see `awn.choose`, and fine-tunes it. "epoch" does not cut, but of epochs whose validation loss is as good as
-    the lowest it keeps one with a clearly smaller network, as "smallest" does, too. None keeps the best epoch.
+    training stops; None trains all epochs. `schedule`: "cosine" brings the learning rate down to a hundredth over all
+    epochs, "plateau" halves it after a quarter of the patience without a better score, "constant" leaves it to the
+    optimizer and to callbacks; for others, pass a `Schedule`. `clip` is the largest norm of the gradient.
+    `precision="auto"` uses bfloat16 where an accelerator has it. `resize_every`: steps between two resizes.
+    `stop_by="loss"` keeps the epoch with the lowest validation loss, where "score" keeps the one with the best score.
+    `ties`: of equally good epochs the first is kept, or the last, whose layers have had more time to find their width;
+    patience counts from the first either way. `by_hand`: None trains an `AdaptiveMLP` without autograd where `fit`
+    knows how, which gives the same result in less time; False always uses autograd; True is an error where autograd is
+    needed. `choose="smallest"` cuts an adaptive model after training to the smallest size that is as good on the
+    validation set, see `awn.choose`, and fine-tunes it. "epoch" does not cut, but of epochs whose validation loss is as
+    good as the lowest it keeps one with a clearly smaller network, as "smallest" does, too. None keeps the best epoch.
 
     >>> FitOptions(epochs=50, schedule="cosine").lr
     0.01
