@@ -115,8 +115,8 @@ def main() -> None:
     parser.add_argument("--page", type=Path, nargs="?", const=Path("docs/width.md"), help="write the tables of a page")
     asked = parser.parse_args()
     if asked.page:
-        found = {name: json.loads(file_of(asked.out, name).read_text())["rows"] for name in SETS}
-        write_files({asked.page: with_tables(asked.page.read_text(), found).encode()})
+        every = {name: json.loads(file_of(asked.out, name).read_text())["rows"] for name in SETS}
+        write_files({asked.page: with_tables(asked.page.read_text(), every).encode()})
         return
     torch.set_num_threads(1)
     made_by = provenance(seeds=asked.seeds, options=asked.options)
