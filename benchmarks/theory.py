@@ -176,7 +176,7 @@ class Spiral:
             }
 
     def adam(self) -> Row:
-        """The noise of log ν's gradient over minibatches, and Adam's drift in 1,000 steps under a prior of several strengths."""
+        """The noise of log ν's gradient over minibatches, and the drift that priors of several strengths give Adam."""
         gradients = []
         drawing = torch.Generator().manual_seed(SEED)
         for _ in range(300):
@@ -261,7 +261,7 @@ def mean_index(model: Any) -> tuple[float, float]:
 def adam_drift(pull: float, noise: float, steps: int = 1000) -> tuple[float, float]:
     """The mean distance that a pull moves a number by Adam, and the deviation of the number without the pull.
 
-    The gradients are N(pull, noise²). The mean is over many numbers, each with and without the pull under the same noise.
+    The gradients are N(pull, noise²). Every number is moved with and without the pull, under the same noise.
     """
     generator = torch.Generator().manual_seed(SEED)
     numbers = torch.zeros(2, 500, dtype=torch.float64, requires_grad=True)
