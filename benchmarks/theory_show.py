@@ -16,7 +16,7 @@ COLOURS = {0.8: "#9467bd", 0.9: "#d62728", 0.95: "#ff7f0e", 0.97: "#2ca02c", 0.9
 
 def tables(found: Row) -> dict[str, str]:
     """The tables in Markdown, by the name of their section."""
-    return {name: table(found["rest" if name == "tail" else name]) for name, table in TABLES.items()}
+    return {name: table(found[SOURCES.get(name, name)]) for name, table in TABLES.items()}
 
 
 def _rest(rows: list[Row]) -> str:
@@ -116,6 +116,13 @@ def _adam(found: Row) -> str:
     return markdown_table(head, lines)
 
 
+def _noise(found: Row) -> str:
+    return (
+        f"Here ν = {found['nu']:.3f} and r = {found['noise']:.2g}. "
+        f"The noise alone moves log ν by {found['walk']:.2f} in 1,000 steps."
+    )
+
+
 def _widths(rows: list[Row]) -> str:
     lines = [
         [
@@ -137,7 +144,7 @@ def _price(rows: list[Row]) -> str:
         + [f"{row[name]:.1f}" for name in ("laplace_first_unit", "laplace_last_unit")]
         for row in rows
     ]
-    head = ["scale", "σ_θ", "k", "units", "first order", "KL, s = 1", "KL, best s", "a first unit", "a last unit"]
+    head = ["scale", "σ_θ", "k", "units", "first order", "KL, s = 1", "best s", "a first unit", "a last unit"]
     return markdown_table(head, lines)
 
 
@@ -148,9 +155,12 @@ TABLES: dict[str, Callable[[Any], str]] = {
     "growth": _growth,
     "depth": _depth,
     "adam": _adam,
+    "noise": _noise,
     "widths": _widths,
     "price": _price,
 }
+# Tables that have no rows of their own.
+SOURCES = {"tail": "rest", "noise": "adam"}
 
 
 def draw(found: Row, folder: Path) -> None:
@@ -217,10 +227,9 @@ def _draw_depth(found: Row) -> Any:
         layers = range(1, len(row["activation"]) + 1)
         left.plot(layers, row["activation"], "o-", markersize=3, linewidth=1.2, label=row["name"])
         if row["name"].startswith("Kaiming+"):
-            right.plot(layers, row["gradient_sum"], "o-", markersize=3, linewidth=1.2, label=f"Σ g², {row['name'][9:]}")
-            right.plot(
-                layers, row["gradient_unit"], "s--", markersize=3, linewidth=1, label=f"g²/f², {row['name'][9:]}"
-            )
+            widths = row["name"].removeprefix("Kaiming+, ")
+            right.plot(layers, row["gradient_sum"], "o-", markersize=3, linewidth=1.2, label=f"Σ g², {widths}")
+            right.plot(layers, row["gradient_unit"], "s--", markersize=3, linewidth=1, label=f"g²/f², {widths}")
     left.set(yscale="log", ylim=(1e-20, 1e2), xlabel="layer", title="Activations, relative to layer 1")
     right.set(ylim=(0, None), xlabel="layer", title="Gradients, relative to layer 16")
     for axes in (left, right):
