@@ -51,14 +51,13 @@ def adapt_(
     sees through reshapes better with an `example_input`: a tensor, a tuple of arguments, or a dict of named ones.
     `include` and `exclude` choose among what is found, by patterns of the layers' names.
 
-    Every layer starts at the width that it has, with the exponential importance, or another class of it. An instance,
-    such as `awn.Exponential.for_units(64)`, sets the width that all start from.
-
-    A fresh model keeps its own weights: the importance is 1 in the mean square, so that what sums up units varies as
-    before. `redraw=True` draws them anew as the paper does, by Kaiming+, and takes the importance as it is. For a
-    trained one, `preserve=True` keeps its function: units are sorted by how much they count, and what reads them is
-    divided by the importance. They count by the norms of their weights or, given `data`, a tensor of inputs or an
-    iterable of batches, by the energy of their contribution there. `ordered`: see `awn.advanced.ordered_loss`.
+    Every layer starts at the width that it has, with the exponential importance or that of another class. An instance,
+    such as `awn.Exponential.for_units(64)`, sets the initial width of all layers. A fresh model keeps its own weights:
+    the importance has a mean square of 1, so that sums over units keep their variance. `redraw=True` draws all weights
+    anew by Kaiming+, as the paper does. For a trained model, `preserve=True` keeps the outputs: units are sorted by
+    their strength, and the weights that read them are divided by the importance. The strength is the norm of a unit's
+    weights or, given `data` (a tensor of inputs or an iterable of batches), the energy of its contribution there.
+    `ordered`: see `awn.advanced.ordered_loss`.
 
     >>> import awn
     >>> model = nn.Sequential(nn.Linear(4, 64), nn.ReLU(), nn.Linear(64, 3))
@@ -78,9 +77,8 @@ def adapt_(
     chosen, skipped = _choose(model, named, find_hidden(model, example_input), paths, include, exclude)
     _check_found(model, [*named, *chosen], skipped)
     _check_cap([*named, *chosen], paths, max_units, preserve)
-    limits: dict[str, Any] = {"min_units": min_units, "max_units": max_units, "block": block}
-    limits |= {"new_units": new_units, "ordered": ordered}
-    plans = [_plan(hidden, importance, quantile, limits) for hidden in [*named, *chosen]]
+    limits = {"min_units": min_units, "max_units": max_units, "block": block, "new_units": new_units}
+    plans = [_plan(hidden, importance, quantile, {**limits, "ordered": ordered}) for hidden in [*named, *chosen]]
     energies = {} if data is None else unit_energies(model, {plan.width: plan.axes for plan in plans}, data)
     _connect_all_(model, plans)
     if redraw:
