@@ -175,7 +175,7 @@ def test_autocast_learns_widths_in_half_precision() -> None:
             assert output.dtype == torch.float16
             loss = F.mse_loss(output.float(), y)
         torch.testing.assert_close(loss, exact, rtol=0.02, atol=0.01)
-        total = awn.objective(loss, model, n_samples=64)
+        total = awn.objective(loss, model, n_samples=64, prior=awn.Prior(weight_scale=10.0))
         optimizer.zero_grad()
         scaler.scale(total).backward()
         scaler.step(optimizer)

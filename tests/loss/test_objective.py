@@ -99,7 +99,7 @@ def test_works_in_double_precision():
     nll = awn.likelihood.gaussian(model(torch.zeros(4, 3).double()), torch.zeros(4, 2).double())
     assert awn.objective(nll, model, 4).dtype == torch.float64
     weights = awn.loss.terms(nll, model, 4)["weights"]
-    assert weights.item() == pytest.approx(squares(model) / 200 / 4, rel=1e-12)
+    assert weights.item() == pytest.approx(squares(model) / (2 * 0.6**2) / 4, rel=1e-12)
 
 
 # A loss that is not a number

@@ -54,10 +54,10 @@ def test_the_weight_term_is_the_sum_of_squares_of_active_units(scale):
     torch.testing.assert_close(terms(model, Prior(weight_scale=scale))["weights"], squares / (2 * scale**2 * N))
 
 
-def test_the_default_prior_has_deviation_ten():
+def test_the_default_prior_has_a_standard_deviation_of_0_6():
     model = network()
     squares = sum(part.square().sum() for part in active(model).values())
-    torch.testing.assert_close(awn.loss.terms(torch.zeros(()), model, N)["weights"], squares / (200 * N))
+    torch.testing.assert_close(awn.loss.terms(torch.zeros(()), model, N)["weights"], squares / (2 * 0.6**2 * N))
 
 
 def test_the_weight_term_is_the_gaussian_density_up_to_a_constant():

@@ -300,7 +300,7 @@ def test_widths_change_in_whole_trainings() -> None:
 
 # Resume
 
-LONG = FitOptions(epochs=8, batch_size=16, lr=0.05, schedule="plateau", patience=4, seed=7)
+LONG = FitOptions(epochs=8, batch_size=16, lr=0.05, schedule="plateau", patience=4, seed=7, choose=None)
 
 
 def rings(number: int = 64, seed: int = 0) -> Data:

@@ -57,7 +57,9 @@ def test_one_pass_reads_every_sample_and_every_importance_once(monkeypatch: pyte
     importances: list[Any] = []
     plain = awn.advanced.Width.importance
     model.register_forward_pre_hook(lambda _, inputs: read.append(len(inputs[0])))
-    monkeypatch.setattr(awn.advanced.Width, "importance", lambda self: (importances.append(self), plain(self))[1])
+    monkeypatch.setattr(
+        awn.advanced.Width, "importance", lambda self, **how: (importances.append(self), plain(self, **how))[1]
+    )
     score_and_loss(model, data, accuracy, awn.likelihood.categorical)
     assert sum(read) == 2500
     assert len(importances) == len(set(importances)) == 2
@@ -85,7 +87,7 @@ def test_evaluation_sees_the_weights_of_now_and_leaves_gradients_on() -> None:
 
 def test_fit_records_both() -> None:
     model, data = MODELS["adaptive"](), samples(60, weighted=True)
-    options = FitOptions(epochs=1)
+    options = FitOptions(epochs=1, choose=None)
     row = fit(model, data, data, loss=awn.likelihood.categorical, score=accuracy, options=options)[0]
     assert row["score"] == accuracy(model, data)
     assert row["validation_loss"] == mean_loss(model, data, awn.likelihood.categorical)

@@ -45,7 +45,7 @@ from awn.training import (
 from awn.training import run as run_module
 from awn.training.evaluate import accuracy, all_outputs, mean_loss
 
-SHORT = FitOptions(epochs=4, batch_size=16, lr=0.02, patience=None)
+SHORT = FitOptions(epochs=4, batch_size=16, lr=0.02, patience=None, choose=None)
 TERMS = ("total", "data", "weights", "width", "budget")
 
 
@@ -152,7 +152,7 @@ def test_the_score_is_minus_the_loss_unless_given() -> None:
 
 
 def learning_rates(schedule: Any, *, epochs: int, patience: int | None, reached: list[float]) -> list[float]:
-    options = FitOptions(epochs=epochs, batch_size=64, lr=0.1, schedule=schedule, patience=patience)
+    options = FitOptions(epochs=epochs, batch_size=64, lr=0.1, schedule=schedule, patience=patience, choose=None)
     return train(network(), options, rings(seed=1), score=scores(*reached)).column("lr")
 
 
@@ -349,7 +349,7 @@ def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch, module: str, 
 
 def test_a_row_has_the_loss_terms_the_score_and_every_layer(tmp_path: Path) -> None:
     model = network(hidden_layers=2)
-    budget = awn.Budget(max_units=10)
+    budget = awn.Budget(max_units=2)
     history = train(model, validation=rings(seed=1), budget=budget, folder=tmp_path)
     assert len(history) == 4
     for number, row in enumerate(history, start=1):
@@ -471,7 +471,7 @@ run_module._SECONDS_BETWEEN_CHECKPOINTS = float(sys.argv[3])
 options = replace(LONG, by_hand=False)  # as Kill, which looks at every step, has it
 train(network(dropout=0.2), options, rings(seed=1), folder=Path(sys.argv[2]), callbacks=[Kill()])
 """
-LONG = FitOptions(epochs=9, batch_size=16, lr=0.05, schedule="plateau", patience=4, seed=7)
+LONG = FitOptions(epochs=9, batch_size=16, lr=0.05, schedule="plateau", patience=4, seed=7, choose=None)
 
 
 def comparable(history: History) -> list[dict[str, Any]]:
