@@ -152,12 +152,13 @@ def _imported(script: str) -> set[str]:
     return packages
 
 
-@pytest.mark.parametrize("name", ["hidden_layers", "epochs"])
-def test_the_help_of_fit_states_the_estimators_defaults(name: str, run: Run) -> None:
-    option = name.replace("_", "-")
+@pytest.mark.parametrize(
+    ("option", "value"), [("hidden-layers", awn.AdaptiveClassifier().hidden_layers), ("max-units", 256)]
+)
+def test_the_help_of_fit_states_the_estimators_defaults(option: str, value: int, run: Run) -> None:
     default = re.search(rf"--{option} .*?Default: (\d+)\.", run("fit", "--help").out)
     assert default
-    assert int(default[1]) == getattr(awn.AdaptiveClassifier(), name)
+    assert int(default[1]) == value
 
 
 def test_shell_completion_is_offered(tmp_path: Path) -> None:
@@ -256,7 +257,7 @@ def test_fit_says_which_training_path_it_took(run: Run, made: Path, batch_norm: 
 
 
 def test_fit_says_how_the_training_ended(run: Run, made: Path) -> None:
-    Path("c.json").write_text('{"patience": 2}')
+    Path("c.json").write_text('{"patience": 2, "choose": null, "schedule": "constant"}')
     words = [
         "fit",
         made / "diabetes.csv",
@@ -283,7 +284,7 @@ def test_fit_says_how_the_training_ended(run: Run, made: Path) -> None:
 @pytest.mark.parametrize(("cap", "at_cap"), [(20, {"hidden.0": 20}), (400, {})])
 def test_fit_says_which_layers_ended_at_their_cap(cap: int, at_cap: dict[str, int], run: Run, made: Path) -> None:
     words = ["fit", made / "iris.csv", "--target", "target", *QUICK, "--hidden-layers", 1, "--config", "c.json"]
-    Path("c.json").write_text('{"lr": 1e-9}')  # the width stays where it starts, at 128 units or the cap
+    Path("c.json").write_text('{"lr": 1e-9, "choose": null}')  # the width stays at its start, 64 units or the cap
     said = run(*words, "--max-units", cap, "--out", "run")
     assert json.loads(Path("run/summary.json").read_text())["at_cap"] == at_cap
     hint = f"hidden.0 reached the limit of {cap} units; a higher --max-units may help"
@@ -357,7 +358,10 @@ def test_what_is_there_is_not_overwritten_unless_told_to(run: Run, made: Path) -
 
 @pytest.mark.parametrize(
     ("name", "content"),
-    [("c.json", '{"hidden_layers": 1, "units": 9, "lr": 0.01}'), ("c.toml", "hidden_layers = 1\nunits = 9\nlr = 0.01")],
+    [
+        ("c.json", '{"hidden_layers": 1, "units": 9, "lr": 0.001, "choose": null}'),
+        ("c.toml", "hidden_layers = 1\nunits = 9\nlr = 0.001\nchoose = 'epoch'"),
+    ],
 )
 def test_options_come_from_a_file_and_the_command_line_goes_first(
     name: str, content: str, run: Run, made: Path
@@ -395,7 +399,7 @@ def test_class_weights_in_a_file_name_classes_by_words(run: Run, made: Path) -> 
 CONFIGS = {
     '{"hiden_layers": 3}': "There is no option 'hiden_layers'. Did you mean 'hidden_layers'?",
     '{"colour": 3}': "There is no option 'colour'. Options: hidden_layers",
-    '{"epochs": "ten"}': "'epochs' must be a whole number, got 'ten'",
+    '{"epochs": "ten"}': "'epochs' must be a whole number or null, got 'ten'",
     '{"lr": true}': "'lr' must be a number, got True",
     '{"random_state": 3}': "'random_state' cannot be set here: set the seed instead",
     '{"fixed_widths": [3]}': "'fixed_widths' cannot be set here",
