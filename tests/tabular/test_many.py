@@ -133,7 +133,10 @@ def test_what_is_finished_with_other_settings_is_not_what_is_asked_for(run: Run)
     assert more.code == 1
     assert [run["seed"] for run in json.loads(more.out)["runs"]] == [2], "the one that was not there"
     assert "2 of 3 runs failed. Retrying with --resume would fail again." in more.err
-    assert json.loads(summary("iris", 0).read_text())["from"]["asked"]["options"] == {"schedule": "constant", "epochs": 4}
+    assert json.loads(summary("iris", 0).read_text())["from"]["asked"]["options"] == {
+        "schedule": "constant",
+        "epochs": 4,
+    }
     fewer = run(*words, "--epochs", 4, "--resume", "--seeds", 1)
     assert "There is no run to resume in many" in one_sentence(fewer), "one run is one run, in many itself"
 
