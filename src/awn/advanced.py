@@ -12,7 +12,7 @@ from awn.core.resize import Resize, set_units_
 from awn.core.state import follow_state_dicts_, load_state_dict_
 from awn.core.width import Width
 from awn.smaller.activations import activation_magnitudes, unit_activations
-from awn.smaller.remove import remove_units
+from awn.smaller.remove import prune, remove_units
 from awn.smaller.repair import Repair, RepairedLayer, repair_
 
 __all__ = [
@@ -35,6 +35,7 @@ __all__ = [
     "kaiming_plus_",
     "load_state_dict_",
     "produced_by",
+    "prune",
     "read_once",
     "remove_units",
     "repair_",
