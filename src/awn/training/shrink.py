@@ -5,10 +5,9 @@ from __future__ import annotations
 import copy
 import logging
 import math
-from typing import Any
+from typing import Any, Literal, get_args
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.optim import Optimizer
 
 from awn.basics.checks import check_number, check_units
@@ -22,6 +21,8 @@ from awn.smaller.remove import prune_
 from awn.training.callbacks import Callback, Progress
 
 _log = logging.getLogger(__name__)
+#: Whether a metric is better when lower or when higher.
+Mode = Literal["min", "max"]
 
 
 class Shrink(Callback):
@@ -31,13 +32,13 @@ class Shrink(Callback):
     `start` epochs. Then it removes the fraction `fraction` of all units, see `awn.advanced.prune`, and training goes
     on. If the score comes back to within `max_drop` of the best score of the uncut network, the smaller network is kept
     and cut again. If it has not come back after `patience` epochs, the last kept network is restored and cut by half as
-    much. Training stops when a cut would be less than a unit per layer. At the end, the model is the smallest network
+    much. Training stops when not even a unit per layer can be removed. At the end, the model is the smallest network
     that was kept.
 
     `repair` are inputs to select the units and refit the weights with: a tensor, or batches. `fit` uses those of its
     training set by default. The optimizer stays in use. `fit` does not choose a width at the end.
 
-    >>> import awn
+    >>> import awn, torch
     >>> from awn.training import Data, FitOptions, fit
     >>> x = torch.randn(500, 2)
     >>> data, held_out = Data(x[:400], (x[:400, 0] > 0).long()), Data(x[400:], (x[400:, 0] > 0).long())
@@ -72,6 +73,7 @@ class Shrink(Callback):
         self.patience = patience
         self.start = start
         self.repair = repair
+        self._inputs: Any = None  # of the training set of `fit`
         self._state = self._fresh_state()
 
     def _fresh_state(self) -> dict[str, Any]:
@@ -82,6 +84,7 @@ class Shrink(Callback):
             "cutting": False,
             "done": False,
             "fraction": self.fraction,
+            "removed": 0,  # units, in the last cut
             "bounds": {},  # the layers' own max_units
             "kept": None,  # the last network that was good enough, with its optimizers and its score
         }
@@ -110,7 +113,7 @@ class Shrink(Callback):
         """
         if self.done:
             return True
-        _check(model, self.repair)
+        _check(model, self._data)
         state, score = self._state, float(score)
         state["epoch"] += 1
         state["waited"] += 1
@@ -126,8 +129,7 @@ class Shrink(Callback):
             self._cut_(model, optimizer)
         elif state["waited"] >= self.patience:
             self._put_back_(model, optimizer)
-            state["fraction"] /= 2
-            self._cut_(model, optimizer)
+            self._cut_less_(model, optimizer)
         return self.done
 
     def restore_(self, model: nn.Module, optimizer: Optimizers = None) -> None:
@@ -157,6 +159,7 @@ class Shrink(Callback):
         if several_ranks():
             raise ArgumentError("Shrink works in one process only: the others would not follow its cuts.")
         require_groups(progress.model)
+        self._inputs = None if progress.train is None else progress.train.x
         if progress.epoch == 0:
             self._state = self._fresh_state()
         self.resume_(progress.model)
@@ -166,15 +169,16 @@ class Shrink(Callback):
         score = progress.history[-1]["score"]
         if score is None:
             raise ArgumentError("Shrink compares scores on held-out data: pass validation=… to fit.")
-        if self.repair is None:
-            assert progress.train is not None
-            self.repair = progress.train.x
         half = self.start is None and progress.epoch >= progress.options.epochs // 2
         progress.stop = self.step_(progress.model, progress.optimizer, score, begin=progress.stop or half)
 
     def on_fit_end(self, progress: Progress) -> None:
         """Leave the smallest network that was good enough."""
         self.restore_(progress.model, progress.optimizer)
+
+    @property
+    def _data(self) -> Any:
+        return self._inputs if self.repair is None else self.repair
 
     @property
     def _lowest(self) -> float:
@@ -200,18 +204,25 @@ class Shrink(Callback):
         _bound_(model)
 
     def _cut_(self, model: nn.Module, optimizer: Optimizers) -> None:
+        """Remove the present fraction of all units, at least one per layer."""
         state, groups = self._state, require_groups(model)
         units = sum(group.width.units for group in groups)
         spare = units - sum(max(1, group.width.min_units) for group in groups)
-        remove = min(spare, round(state["fraction"] * units))
-        state["waited"] = 0
-        if remove < min(len(groups), max(1, spare)):
-            state["done"] = True
-            _log.info("%d units are left; fewer do not reach a score of %.4f", units, self._lowest)
-            return
-        prune_(model, self.repair, optimizer, remove=remove)
-        _bound_(model)
-        _log.info("cut from %d to %d units", units, units - remove)
+        remove = min(spare, max(len(groups), round(state["fraction"] * units)))
+        state["removed"], state["waited"], state["done"] = remove, 0, spare == 0
+        if not self.done:
+            prune_(model, self._data, optimizer, remove=remove)
+            _bound_(model)
+            _log.info("cut from %d to %d units", units, units - remove)
+
+    def _cut_less_(self, model: nn.Module, optimizer: Optimizers) -> None:
+        """Cut by half as much as the last time, unless that was a unit per layer."""
+        if self._state["removed"] <= len(require_groups(model)):
+            self._state["done"] = True
+            _log.info("no smaller network reaches a score of %.4f", self._lowest)
+        else:
+            self._state["fraction"] /= 2
+            self._cut_(model, optimizer)
 
 
 def _load_state_(optimizer: Optimizer, state: dict[str, Any]) -> None:
@@ -229,11 +240,26 @@ def _bound_(model: nn.Module) -> None:
         group.width.min_units = min(group.width.min_units, group.width.units)
 
 
-def _check(model: nn.Module, repair: Any) -> None:
+def _check(model: nn.Module, data: Any) -> None:
     if unwrapped(model) is not model and several_ranks():
         raise ArgumentError("Shrink works in one process only: the others would not follow its cuts.")
-    if repair is None:
+    if data is None:
         raise ArgumentError(
             "Shrink needs inputs to select the units with: Shrink(…, repair=x), best those of the training set.",
             argument="repair",
         )
+
+
+def check_mode(mode: str) -> None:
+    """Raise for an unknown mode."""
+    if mode not in get_args(Mode):
+        raise ArgumentError(f"mode must be one of {', '.join(get_args(Mode))}; got {mode!r}.", argument="mode")
+
+
+def as_score(metric: float, mode: Mode) -> float:
+    """A metric as a score, of which more is better.
+
+    >>> as_score(0.25, "min")
+    -0.25
+    """
+    return metric if mode == "max" else -metric
