@@ -162,9 +162,7 @@ def test_when_nothing_smaller_is_good_enough_the_best_uncut_network_comes_back(s
 
 def test_early_stopping_begins_the_cuts_instead_of_ending_the_run() -> None:
     model = network()
-    history = train(
-        model, Shrink(0.0, patience=50), replace(OPTIONS, epochs=500, patience=3), score=enough(10)
-    )
+    history = train(model, Shrink(0.0, patience=50), replace(OPTIONS, epochs=500, patience=3), score=enough(10))
     assert total(model) == 10
     assert 3 < len(history) < 500
 

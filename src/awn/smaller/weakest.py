@@ -26,9 +26,7 @@ _RIDGE = 1e-3  # relative to the diagonal of a Gram matrix
 
 
 @torch.no_grad()
-def weakest_units(
-    model: nn.Module, reference: Reference, remove: int | Mapping[str, int]
-) -> dict[str, list[int]]:
+def weakest_units(model: nn.Module, reference: Reference, remove: int | Mapping[str, int]) -> dict[str, list[int]]:
     """The units to remove: a number over all layers together, or a number per layer, by name.
 
     The error of a layer that reads units is relative to the variance of what it computes, so that layers can be
@@ -131,7 +129,8 @@ class _Regression:
         columns = torch.arange(len(self.weights)).view(-1, self.per_unit)
         weights = self.weights[columns]  # [units, columns per unit, outputs]
         blocks = self.inverse[columns[:, :, None], columns[:, None, :]]
-        return (weights * torch.linalg.solve(blocks, weights)).sum((1, 2)) / self.variance
+        refitted: Tensor = torch.linalg.solve(blocks, weights)
+        return (weights * refitted).sum((1, 2)) / self.variance
 
     def remove_(self, units: Tensor) -> None:
         """Remove units, and refit the weights of the others."""

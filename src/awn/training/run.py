@@ -185,7 +185,9 @@ class Run:
             "rows": self.progress.history.rows,
             "best": self.best,
             "shuffling": self.shuffling.get_state(),
-            "callbacks": [[type(callback).__name__, state] for callback in self.callbacks if (state := callback.state_dict())],
+            "callbacks": [
+                [type(callback).__name__, state] for callback in self.callbacks if (state := callback.state_dict())
+            ],
         }
         save_run(self.folder / "run.safetensors", self.model, self.optimizer, extra=extra)
         self._last_checkpoint = time.monotonic()
