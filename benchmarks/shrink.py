@@ -3,12 +3,12 @@
 Run: AWN_DATA=folder python benchmarks/shrink.py            (about a quarter of an hour on one core)
 Writes results/shrink.json; `--show` prints its tables, which docs/shrink.md has.
 
-Every network is trained first, with a learning rate that falls to a tenth. All that follows has 0.3 of the rate. `Shrink` then cuts it as long as the validation score holds; for SpiralHard and pol, the
-same is done by a budget that tightens. Then the trained network is brought to 50, 25 and 10 % of its units in several
-ways, with the same number of steps of fine-tuning: by `awn.advanced.prune`, at once or in three rounds over the first
-half of the steps; by the paper's prior on the width, annealed over the first half of the steps; and by structured
-magnitude pruning, at once or in the same rounds. Scores are on test rows: accuracy, or minus the loss in nats per byte
-for the language model.
+Every network is trained first, with a learning rate that falls to a tenth. All that follows has 0.3 of the first rate.
+`Shrink` cuts the network as long as the validation score holds; for SpiralHard and pol, the same is done by a budget
+that tightens. Then the trained network is brought to 50, 25 and 10 % of its units in several ways, with the same number
+of steps of fine-tuning: by `awn.advanced.prune`, at once or in three rounds over the first half of the steps; by the
+paper's prior on the width, annealed over the first half of the steps; and by structured magnitude pruning, at once or
+in the same rounds. Scores are on test rows: accuracy, or minus the loss in nats per byte for the language model.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ class Callback:
         """Called after the last epoch, with the kept state restored; not after an error."""
 
     def state_dict(self) -> dict[str, Any]:
-        """The state that a checkpoint of the run has to hold: numbers, strings, tensors, and lists and dicts of them."""
+        """The state for checkpoints of the run: numbers, strings, tensors, and lists and dicts of them."""
         return {}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
