@@ -94,8 +94,10 @@ def test_the_rows_make_a_table(
 def test_a_trained_network_is_compressed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = tmp_path / "compress.json"
     run("compress_trained", monkeypatch, "--steps", "150", "--results", str(out))
-    rows = {row["network"]: row for row in json.loads(out.read_text())["networks"]}
-    assert rows["converted"]["accuracy"] == rows["trained, fixed"]["accuracy"] > 0.7
-    tuned, cut = rows["fine-tuned to a budget"], rows["cut by magnitude"]
-    assert tuned["units"] == cut["units"] < 300
-    assert tuned["accuracy"] > cut["accuracy"]
+    rows = json.loads(out.read_text())["networks"]
+    found = {(row["network"], row["units"]): row["accuracy"] for row in rows}
+    assert found["trained", 512] > 0.7
+    for units in (128, 51):
+        assert found["pruned", units] > found["cut by magnitude", units]
+        assert found["pruned, then fine-tuned", units] > found["trained", 512] - 0.05
+    assert all(len(row["of each seed"]) == 3 for row in rows)

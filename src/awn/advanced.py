@@ -14,7 +14,7 @@ from awn.core.width import Width
 from awn.loss.ordered import ordered_loss
 from awn.smaller.activations import activation_magnitudes, unit_activations
 from awn.smaller.choose import CurvePoint
-from awn.smaller.remove import remove_units
+from awn.smaller.remove import prune, remove_units
 from awn.smaller.repair import Repair, RepairedLayer, repair_
 
 __all__ = [
@@ -39,6 +39,7 @@ __all__ = [
     "load_state_dict_",
     "ordered_loss",
     "produced_by",
+    "prune",
     "read_once",
     "remove_units",
     "repair_",

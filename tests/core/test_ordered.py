@@ -340,7 +340,8 @@ def test_small_prefixes_are_good_networks(batch_norm: bool) -> None:
         made = {"importance": importance, "ordered": ordered, "batch_norm": batch_norm, "generator": generator}
         model = awn.AdaptiveMLP(2, 8, 3, **made)
         options = FitOptions(epochs=60, batch_size=50, width_lr=1e-4, patience=None, by_hand=not batch_norm)
-        fit(model, arcs(0), loss=awn.likelihood.categorical, options=options)
+        prior = awn.Prior(weight_scale=10.0)
+        fit(model, arcs(0), loss=awn.likelihood.categorical, options=options, prior=prior)
         cut = awn.truncate(model, keep=0.5)
         if batch_norm:  # the statistics of the whole network do not fit a cut one
             torch.optim.swa_utils.update_bn(DataLoader(arcs(0).x, 600), cut)

@@ -41,6 +41,7 @@ from awn.core.ordered import use_prefix_
 from awn.core.state import take_widths_
 from awn.errors import ArgumentError, CheckpointError
 from awn.integrations.huggingface import AdaptiveWidthCallback, from_pretrained, save_pretrained
+from awn.training import Shrink
 
 TOKENS = torch.tensor([[5, 9, 2, 7, 1, 3], [8, 8, 4, 2, 6, 0]])
 
@@ -519,3 +520,37 @@ def test_what_an_adaptive_models_own_save_pretrained_wrote_is_refused(tmp_path: 
     model.save_pretrained(tmp_path)
     with pytest.raises(awn.AwnError, match="own save_pretrained"):
         from_pretrained(tmp_path)
+
+
+# Shrink
+
+
+def shrinking(folder: Path, model: PreTrainedModel, **options: Any) -> tuple[Trainer, Shrink]:
+    rows = Bytes(64)
+    shrink = Shrink(
+        0.3, start=2, patience=1, fraction=0.4, repair=[rows[number : number + 8] for number in range(0, 64, 8)]
+    )
+    callback = AdaptiveWidthCallback(PRIOR, shrink=shrink, **options)
+    steps = {"max_steps": 40, "eval_strategy": "steps", "eval_steps": 2, "lr_scheduler_type": "constant"}
+    given = arguments(folder, **steps)
+    return Trainer(model, given, train_dataset=rows, eval_dataset=Bytes(16), callbacks=[callback]), shrink
+
+
+def test_the_trainer_shrinks_a_model_while_its_loss_holds(tmp_path: Path) -> None:
+    model = fresh(no_dropout)
+    trainer, shrink = shrinking(tmp_path, model)
+    before = sum(awn.widths(model).values())
+    trainer.train()
+    loss = trainer.evaluate()["eval_loss"]
+    assert loss == pytest.approx(-shrink.kept_score, rel=1e-5)
+    assert loss <= -shrink.best_score + 0.3 + 1e-6
+    assert sum(awn.widths(model).values()) < before / 2
+
+
+def test_a_metric_that_is_not_evaluated_and_a_wrong_mode_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(
+        ArgumentError, match="monitor='accuracy', but the evaluation has only 'budget', 'epoch', 'eval_loss'"
+    ):
+        shrinking(tmp_path, fresh(no_dropout), monitor="accuracy")[0].train()
+    with pytest.raises(ArgumentError, match="mode must be"):
+        shrinking(tmp_path, fresh(no_dropout), mode="best")

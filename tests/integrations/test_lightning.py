@@ -27,6 +27,7 @@ from awn.core.ordered import draw_prefix_, has_prefix, use_prefix_
 from awn.errors import ArgumentError
 from awn.integrations.lightning import AdaptiveWidth
 from awn.loss.prior_gradient import count_samples
+from awn.training import Shrink
 
 pytestmark = [
     # Most runs here have a module that could validate, and nothing to validate on.
@@ -447,3 +448,44 @@ def test_data_of_unknown_size_needs_the_number() -> None:
 def test_a_wrong_clock_is_refused() -> None:
     with pytest.raises(ArgumentError, match="epochs, steps"):
         AdaptiveWidth(clock="days")  # type: ignore[arg-type]
+
+
+# Shrink
+
+
+def shrinking(**options: Any) -> AdaptiveWidth:
+    inputs = digits()[0].tensors[0]
+    shrink = Shrink(0.02, start=3, patience=2, fraction=0.4, repair=inputs)
+    return AdaptiveWidth(
+        awn.Prior(weight_scale=1.0), shrink=shrink, **{"monitor": "accuracy", "mode": "max", **options}
+    )
+
+
+def test_a_run_shrinks_while_the_accuracy_holds(tmp_path: Path) -> None:
+    train, test = digits()
+    model, callback = Classifier(), shrinking()
+    run = trainer(callback, max_epochs=30)
+    run.fit(model, loader(train), loader(test))
+    assert callback.shrink is not None
+    score = run.validate(model, loader(test), verbose=False)[0]["accuracy"]
+    assert score == pytest.approx(callback.shrink.kept_score)
+    assert score >= callback.shrink.best_score - 0.02 - 1e-9
+    assert sum(awn.widths(model).values()) < 60
+
+
+def test_a_resumed_run_shrinks_as_the_whole_one(tmp_path: Path) -> None:
+    train, test = digits()
+    whole, resumed = Classifier(), Classifier()
+    every_epoch = ModelCheckpoint(tmp_path, save_top_k=-1, filename="{epoch}")
+    trainer(shrinking(), max_epochs=9, callbacks=[every_epoch]).fit(whole, loader(train), loader(test))
+    run = trainer(shrinking(), max_epochs=9, callbacks=[ModelCheckpoint(tmp_path)])
+    run.fit(resumed, loader(train), loader(test), ckpt_path=tmp_path / "epoch=4.ckpt")
+    assert_same(weights(resumed), weights(whole))
+
+
+def test_a_metric_that_is_not_logged_and_a_wrong_mode_are_refused() -> None:
+    train, test = digits()
+    with pytest.raises(ArgumentError, match="logs only 'accuracy'"):
+        trainer(shrinking(monitor="loss"), max_epochs=1).fit(Classifier(), loader(train), loader(test))
+    with pytest.raises(ArgumentError, match="mode must be"):
+        shrinking(mode="best")

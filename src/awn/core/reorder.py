@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
+from torch.optim import Optimizer
 
+from awn.core.axis import Axis
 from awn.core.groups import WidthGroup
 
 
@@ -23,9 +27,35 @@ def reorder_(group: WidthGroup, order: Tensor, scale: Tensor) -> None:
     """
     for axis in group.axes:
         tensor = axis.tensor
-        entries = (order[:, None] * axis.repeat + torch.arange(axis.repeat, device=order.device)).flatten()
-        moved = tensor.index_select(axis.dim, entries)
+        moved = _moved(tensor, axis, order)
         if axis.role == "consumer":
             shape = [-1 if dim == axis.dim else 1 for dim in range(tensor.dim())]
             moved *= scale.repeat_interleave(axis.repeat).to(moved.dtype).view(shape)
-        tensor.zero_().narrow(axis.dim, 0, len(entries)).copy_(moved)
+        tensor.zero_().narrow(axis.dim, 0, moved.shape[axis.dim]).copy_(moved)
+
+
+@torch.no_grad()
+def reorder_state_(group: WidthGroup, order: Tensor, optimizers: Sequence[Optimizer]) -> None:
+    """Put an optimizer's state of the units `order` first, as `reorder_` does with their weights.
+
+    >>> import awn
+    >>> model = awn.AdaptiveMLP(2, 1, importance=awn.Exponential.for_units(3), block=1)
+    >>> optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    >>> bias = model.hidden[0].bias
+    >>> optimizer.state[bias]["momentum_buffer"] = torch.tensor([1.0, 2.0, 3.0])
+    >>> reorder_state_(awn.advanced.find_groups(model)[0], torch.tensor([2, 0]), [optimizer])
+    >>> optimizer.state[bias]["momentum_buffer"]
+    tensor([3., 1., 0.])
+    """
+    for axis in group.axes:
+        for optimizer in optimizers:
+            for value in optimizer.state.get(axis.tensor, {}).values():
+                if isinstance(value, Tensor) and value.shape == axis.tensor.shape and value.dim():
+                    moved = _moved(value, axis, order)
+                    value.zero_().narrow(axis.dim, 0, moved.shape[axis.dim]).copy_(moved)
+
+
+def _moved(tensor: Tensor, axis: Axis, order: Tensor) -> Tensor:
+    """The entries of the units `order`, in that order."""
+    entries = (order[:, None] * axis.repeat + torch.arange(axis.repeat, device=order.device)).flatten()
+    return tensor.index_select(axis.dim, entries.to(tensor.device))

@@ -18,6 +18,7 @@ from awn.errors import ArgumentError, MissingExtraError
 from awn.loss.budget import Budget
 from awn.loss.prior import Prior, holds_weight_prior
 from awn.loss.prior_gradient import Clock, Scaler, add_prior_gradient_, check_clock, count_samples
+from awn.training.shrink import Mode, Shrink, as_score, check_mode
 
 try:
     from lightning.pytorch import Callback, LightningModule, Trainer
@@ -60,6 +61,10 @@ class AdaptiveWidth(Callback):
 
     A model made with `ordered=…` trains a prefix of its units alone in that share of the steps. If `training_step`
     returns `awn.advanced.ordered_loss(self, closure)`, these steps train the whole network as well, which is better.
+
+    `shrink`, an `awn.training.Shrink(…, repair=inputs)`, removes units after each validation, as long as the logged
+    metric `monitor` holds; `mode` says whether it is better when lower or higher. It stops the Trainer when no smaller
+    network is good enough, and leaves the smallest that was. One process only.
     """
 
     def __init__(
@@ -71,8 +76,12 @@ class AdaptiveWidth(Callback):
         clock: Clock = "epochs",
         resize_every: int = 1,
         seed: int = 0,
+        shrink: Shrink | None = None,
+        monitor: str = "val_loss",
+        mode: Mode = "min",
     ) -> None:
         super().__init__()
+        check_mode(mode)
         check_clock(clock)
         check_units("resize_every", resize_every)
         self.prior = prior
@@ -81,6 +90,9 @@ class AdaptiveWidth(Callback):
         self.clock = clock
         self.resize_every = resize_every
         self.seed = seed
+        self.shrink = shrink
+        self.monitor = monitor
+        self.mode: Mode = mode
         self._samples = 0
         self._steps = 0
         self._looked = False
@@ -127,6 +139,29 @@ class AdaptiveWidth(Callback):
         self._samples = self.n_samples or count_samples(trainer.train_dataloader)
         self._steps = trainer.global_step
         self._looked = False
+        if self.shrink is not None:
+            if trainer.world_size > 1:
+                raise ArgumentError("Shrink works in one process only: the others would not follow its cuts.")
+            self.shrink.resume_(pl_module)
+
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Let `shrink` cut the model, and stop the Trainer when it is done."""
+        if self.shrink is None or trainer.sanity_checking or not trainer.optimizers:
+            return
+        if self.monitor not in trainer.callback_metrics:
+            known = ", ".join(map(repr, sorted(trainer.callback_metrics)))
+            raise ArgumentError(
+                f"Shrink needs the metric monitor={self.monitor!r}, but validation_step logs only {known}.",
+                argument="monitor",
+            )
+        score = as_score(trainer.callback_metrics[self.monitor].item(), self.mode)
+        if self.shrink.step_(pl_module, trainer.optimizers, score):
+            trainer.should_stop = True
+
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Leave the smallest network that was good enough."""
+        if self.shrink is not None:
+            self.shrink.restore_(pl_module, trainer.optimizers)
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
         """Use the prefix that is drawn for this step, if the model is trained in order."""
@@ -181,12 +216,15 @@ class AdaptiveWidth(Callback):
             )
 
     def state_dict(self) -> dict[str, Any]:
-        """The random state of new units."""
-        return {} if self._generator is None else {"generator": self._generator.get_state()}
+        """The random state of new units, and the state of `shrink`."""
+        state: dict[str, Any] = {} if self._generator is None else {"generator": self._generator.get_state()}
+        return state if self.shrink is None else {**state, "shrink": self.shrink.state_dict()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restore the random state of new units."""
+        """Restore the random state of new units, and the state of `shrink`."""
         self._resumed_from = state_dict.get("generator")
+        if self.shrink is not None and "shrink" in state_dict:
+            self.shrink.load_state_dict(state_dict["shrink"])
 
 
 def _scaler(trainer: Trainer, optimizer: Optimizer) -> Scaler | None:

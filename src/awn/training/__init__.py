@@ -8,6 +8,7 @@ from awn.training.loggers import MLflowLogger, TensorBoardLogger
 from awn.training.loop import fit
 from awn.training.options import FitOptions
 from awn.training.schedule import Cosine, Milestones, Plateau, Schedule, Warmup
+from awn.training.shrink import Shrink
 
 __all__ = [
     "Callback",
@@ -20,6 +21,7 @@ __all__ = [
     "Plateau",
     "Progress",
     "Schedule",
+    "Shrink",
     "TensorBoardLogger",
     "Warmup",
     "fit",

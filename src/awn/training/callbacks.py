@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from torch import nn
 from torch.optim import Optimizer
 
 from awn.core.resize import Resize
+from awn.training.data import Data
 from awn.training.history import History
 from awn.training.options import FitOptions
 
@@ -23,6 +25,7 @@ class Progress:
     epoch: int = 0
     step: int = 0
     stop: bool = False
+    train: Data | None = None
 
 
 class Callback:
@@ -32,6 +35,9 @@ class Callback:
     ...     def on_epoch_end(self, progress):
     ...         progress.stop = progress.history[-1]["score"] == 1.0
     """
+
+    #: Whether the callback determines the width, so that `fit` does not choose one after training.
+    chooses_width: ClassVar[bool] = False
 
     def on_fit_start(self, progress: Progress) -> None:
         """Called before the first epoch, or the first after a resume."""
@@ -44,3 +50,10 @@ class Callback:
 
     def on_fit_end(self, progress: Progress) -> None:
         """Called after the last epoch, with the kept state restored; not after an error."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state for checkpoints of the run: numbers, strings, tensors, and lists and dicts of them."""
+        return {}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Restore the state when a run is resumed; called before `on_fit_start`, and only for a state with entries."""

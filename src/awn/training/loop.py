@@ -79,10 +79,10 @@ def fit(
     """
     _check(train, validation)
     with _own_random_numbers(options.seed), flush_denormals():
-        run = Run(model, train, options, folder, optimizer, prior=prior, budget=budget)
+        run = Run(model, train, options, folder, optimizer, prior=prior, budget=budget, callbacks=callbacks)
         run.resume_() if resume else run.start_afresh()
         progress = run.progress
-        callbacks = callbacks if run.rank == 0 else ()
+        callbacks = run.callbacks if run.rank == 0 else ()
         for callback in callbacks:
             callback.on_fit_start(progress)
         while progress.epoch < options.epochs and not progress.stop:
@@ -126,7 +126,7 @@ def _run_epoch(
 
 def _chooses(run: Run) -> bool:
     """Whether the trained model is to be cut to the smallest size that is as good."""
-    if run.options.choose != "smallest" or not run.learns_width:
+    if run.options.choose != "smallest" or not run.learns_width or any(one.chooses_width for one in run.callbacks):
         return False
     if run.parallel is not run.model:
         _log.info("the width is not chosen, because several processes train; call awn.choose on the trained model")

@@ -6,7 +6,7 @@ import copy
 import math
 import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ from awn.nn.mlp import AdaptiveMLP
 from awn.parallel.collectives import rank_of, ranks_of, share_, told
 from awn.parallel.unwrap import unwrapped
 from awn.smaller.choose import SLACK
-from awn.training.callbacks import Progress
+from awn.training.callbacks import Callback, Progress
 from awn.training.data import Data, checksum
 from awn.training.history import EpochRow, History, json_line
 from awn.training.options import FitOptions
@@ -51,6 +51,7 @@ class Run:
         optimizer: Optimizer | None,
         prior: Prior,
         budget: Budget | None,
+        callbacks: Sequence[Callback] = (),
     ) -> None:
         #: The model as it was given: perhaps in a DistributedDataParallel, which then trains and resizes it.
         self.parallel = model
@@ -68,6 +69,7 @@ class Run:
             optimizer = Adam(groups, fused=True)
         self.optimizer = optimizer
         self.train = train
+        self.callbacks = callbacks
         self.options = options
         self.folder = None if folder is None else Path(folder)
         self.schedule = options.rate_schedule()
@@ -75,7 +77,7 @@ class Run:
             for group in self.optimizer.param_groups:
                 group["initial_lr"] = float(group["lr"])  # saved with the optimizer
         self.shuffling = torch.Generator().manual_seed(options.seed)
-        self.progress = Progress(model, self.optimizer, options, History())
+        self.progress = Progress(model, self.optimizer, options, History(), train=train)
         #: The best merit, since which epoch, and what is within the slack of it; then the kept epoch.
         self.best: dict[str, Any] = {"merit": -math.inf, "since": 0, "slack": 0.0}
         self.best |= {"kept": -math.inf, "units": 0, "state": None}
@@ -203,6 +205,9 @@ class Run:
             "rows": self.progress.history.rows,
             "best": self.best,
             "shuffling": self.shuffling.get_state(),
+            "callbacks": [
+                [type(callback).__name__, state] for callback in self.callbacks if (state := callback.state_dict())
+            ],
         }
         save_run(self.folder / "run.safetensors", self.model, self.optimizer, extra=extra)
         self._last_checkpoint = time.monotonic()
@@ -225,6 +230,7 @@ class Run:
             self.progress.history.rows[:] = extra["rows"]
             self.best = extra["best"]
             self.shuffling.set_state(extra["shuffling"])
+            self._resume_callbacks(path, extra.get("callbacks", []))
         if told(self.parallel, lambda: [self.progress.epoch], 1) != [self.progress.epoch]:
             raise RankError(
                 f"rank {self.rank} does not find the checkpoint that rank 0 resumes from: {path} must be on a disk "
@@ -233,6 +239,16 @@ class Run:
         # Epochs after the checkpoint are run again: the file must not list them twice.
         if self.rank == 0:
             self.progress.history.save(self.folder / "history.jsonl")
+
+    def _resume_callbacks(self, path: Path, states: Sequence[tuple[str, dict[str, Any]]]) -> None:
+        """Give each saved state to the next callback of its class."""
+        left = list(self.callbacks)
+        for name, state in states if self.rank == 0 else ():
+            callback = next((one for one in left if type(one).__name__ == name), None)
+            if callback is None:
+                raise CheckpointError(f"{path} belongs to a run with a {name} callback. Resume it with one, too.")
+            left.remove(callback)
+            callback.load_state_dict(state)
 
     def finish(self) -> None:
         """Restore the weights and widths of the best epoch."""

@@ -17,6 +17,7 @@ from awn.errors import ArgumentError
 from awn.loss.budget import Budget
 from awn.loss.prior import Prior
 from awn.loss.prior_gradient import Clock, add_prior_gradient_, check_clock, count_samples
+from awn.training.shrink import Mode, Shrink, as_score, check_mode
 
 _DEFAULT_PRIOR = Prior()
 
@@ -40,6 +41,11 @@ class AdaptiveWidthCallback(TrainerCallback):
 
     A model made with `ordered=…` trains a prefix of its units alone in that share of the steps. A Trainer whose
     `compute_loss` uses `awn.advanced.ordered_loss` trains the whole network as well in these steps, which is better.
+
+    `shrink`, an `awn.training.Shrink(…, repair=batches)`, removes units after each evaluation, as long as the metric
+    `monitor` holds; `mode` says whether it is better when lower or higher. It stops the Trainer when no smaller network
+    is good enough, and leaves the smallest that was. Its state is not part of the Trainer's checkpoints, which hold no
+    tensors of callbacks: a resumed run measures the score of the network it finds, and cuts on from there.
     """
 
     def __init__(
@@ -50,7 +56,11 @@ class AdaptiveWidthCallback(TrainerCallback):
         n_samples: int | None = None,
         clock: Clock = "epochs",
         resize_every: int = 1,
+        shrink: Shrink | None = None,
+        monitor: str = "eval_loss",
+        mode: Mode = "min",
     ) -> None:
+        check_mode(mode)
         check_clock(clock)
         check_units("resize_every", resize_every)
         self.prior = prior
@@ -58,6 +68,9 @@ class AdaptiveWidthCallback(TrainerCallback):
         self.n_samples = n_samples
         self.clock = clock
         self.resize_every = resize_every
+        self.shrink = shrink
+        self.monitor = monitor
+        self.mode: Mode = mode
         self._samples = 0
         self._terms: dict[str, Tensor] | None = None
 
@@ -97,6 +110,34 @@ class AdaptiveWidthCallback(TrainerCallback):
             resize_(kwargs["model"], kwargs["optimizer"])
         else:
             draw_prefix_(require_groups(kwargs["model"]))
+
+    def on_evaluate(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        metrics: dict[str, float] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Let `shrink` cut the model, and stop the Trainer when it is done."""
+        if self.shrink is None or kwargs.get("optimizer") is None:
+            return
+        if self.monitor not in (metrics or {}):
+            known = ", ".join(map(repr, sorted(metrics or {})))
+            raise ArgumentError(
+                f"Shrink needs the metric monitor={self.monitor!r}, but the evaluation has only {known}.",
+                argument="monitor",
+            )
+        score = as_score((metrics or {})[self.monitor], self.mode)
+        if self.shrink.step_(kwargs["model"], kwargs["optimizer"], score):
+            control.should_training_stop = True
+
+    def on_train_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Leave the smallest network that was good enough."""
+        if self.shrink is not None:
+            self.shrink.restore_(kwargs["model"], kwargs["optimizer"])
 
     def on_log(
         self,
