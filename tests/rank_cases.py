@@ -474,7 +474,7 @@ def run_fit(
         samples(101),
         samples(30, seed=1),
         loss=lambda output, y, weight: F.mse_loss(output, y),
-        options=FitOptions(epochs=epochs, batch_size=14, width_lr=0.05, patience=None, clip=1.0),
+        options=FitOptions(epochs=epochs, batch_size=14, width_lr=0.05, patience=None, clip=1.0, choose=None),
         callbacks=[callback],
         folder=folder or None,
         resume=resume,

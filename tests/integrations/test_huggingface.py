@@ -326,7 +326,7 @@ def test_the_best_checkpoint_is_restored_with_its_widths(tmp_path: Path) -> None
             save_steps=3,
             eval_strategy="steps",
             eval_steps=3,
-            learning_rate=0.05,
+            learning_rate=0.02,
             lr_scheduler_type="constant",
             load_best_model_at_end=True,
             greater_is_better=True,  # the highest loss is that of the first checkpoint, and so it is not the last one

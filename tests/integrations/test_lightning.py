@@ -351,7 +351,8 @@ def test_the_run_of_units_drawn_follows_the_seed() -> None:
         model = Classifier(units=31, lr=0.05)
         before = awn.widths(model)
         torch.manual_seed(len(results))  # the global generator has no say
-        trainer(callback=AdaptiveWidth(seed=seed), max_epochs=2).fit(model, loader(train))
+        prior = awn.Prior(width_mean=1e-3, width_scale=1e-3)  # makes layers grow
+        trainer(callback=AdaptiveWidth(prior, seed=seed), max_epochs=2).fit(model, loader(train))
         assert any(awn.widths(model)[layer] > units for layer, units in before.items())
         results.append(weights(model))
     assert_same(results[0], results[1])

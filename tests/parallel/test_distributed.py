@@ -276,7 +276,10 @@ def test_batches_smaller_than_the_ranks_are_refused(ranks: Ranks) -> None:
 
 def test_the_command_under_torchrun(ranks: Ranks, tmp_path: Path) -> None:
     table = str(Path(__file__).parents[2] / "examples" / "tables" / "breast_cancer.csv")
-    words = ["fit", table, "--target", "diagnosis", "--epochs", "3", "--no-compare", "--json", "--out"]
+    config = tmp_path / "c.json"
+    config.write_text('{"choose": null}')  # several processes do not choose
+    words = ["fit", table, "--target", "diagnosis", "--epochs", "3", "--no-compare", "--json"]
+    words += ["--config", str(config), "--out"]
     (first, second) = ranks.run(rank_cases.command, 2, 2, free_port(), [*words, str(tmp_path / "two")], joined=False)
     (alone,) = ranks.run(rank_cases.command, 1, 1, free_port(), [*words, str(tmp_path / "one")], joined=False)
     assert second == (0, "", ""), "rank 0 alone prints"
