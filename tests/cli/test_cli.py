@@ -220,6 +220,10 @@ def test_json_is_the_only_thing_on_the_standard_output(run: Run, made: Path) -> 
     assert result["columns"] == {"table": 10, "used": 10, "inputs": 10}
     assert (result["epochs"], result["stopped_early"]) == (3, False)
     assert list(result["widths"]) == ["hidden.0"]
+    learned, chosen = result["learned_widths"]["hidden.0"], result["widths"]["hidden.0"]
+    assert chosen < learned
+    note = f"the layers learned {learned} units, of which {chosen} are as good on the validation rows"
+    assert note in Path("d/report.html").read_text()
     assert json.loads(Path("d/summary.json").read_text())["scores"] == result["scores"]
     for words in (
         ["inspect", made / "iris"],

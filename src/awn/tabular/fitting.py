@@ -108,6 +108,7 @@ def _end(estimator: Estimator) -> dict[str, Any]:
     widths = {group.name: group.width for group in find_groups(estimator.model_)}
     return {
         "widths": estimator.widths_,
+        "learned_widths": history[history.kept_epoch - 1]["widths"],
         "at_cap": {name: width.units for name, width in widths.items() if width.units == width.max_units},
         "parameters": count_parameters(estimator.model_),
         "epochs": len(history),

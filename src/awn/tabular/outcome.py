@@ -42,7 +42,7 @@ class Start(NamedTuple):
 class TableFit:
     """The result of a run: scores on the test set, widths, size, time, and paths.
 
-    The model is that of `kept_epoch`, out of `epochs`. `at_cap` has the layers that ended at their maximum number of
+    The model is that of `kept_epoch`, out of `epochs`, cut from `learned_widths` to `widths`. `at_cap` has the layers that ended at their maximum number of
     units, with that number. `training_path` is that of the history: "by hand" or "autograd".
     """
 
@@ -53,6 +53,7 @@ class TableFit:
     columns: dict[str, int]
     scores: dict[str, float]
     widths: dict[str, int]
+    learned_widths: dict[str, int]
     at_cap: dict[str, int]
     parameters: int
     epochs: int
@@ -73,6 +74,9 @@ class TableFit:
             notes = [f"trained for all {self.epochs} epochs; the model is from epoch {self.kept_epoch}, the best"]
         else:
             notes = [f"trained for all {self.epochs} epochs; the last was the best, so more --epochs may help"]
+        learned, kept = sum(self.learned_widths.values()), sum(self.widths.values())
+        if kept < learned:
+            notes.append(f"the layers learned {learned} units, of which {kept} are as good on the validation rows")
         if self.at_cap:
             cap = max(self.at_cap.values())
             notes.append(f"{', '.join(self.at_cap)} reached the limit of {cap} units; a higher --max-units may help")
