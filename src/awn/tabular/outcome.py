@@ -42,8 +42,9 @@ class Start(NamedTuple):
 class TableFit:
     """The result of a run: scores on the test set, widths, size, time, and paths.
 
-    The model is that of `kept_epoch`, out of `epochs`, cut from `learned_widths` to `widths`. `at_cap` has the layers that ended at their maximum number of
-    units, with that number. `training_path` is that of the history: "by hand" or "autograd".
+    The model is that of `kept_epoch`, out of `epochs`, cut from `learned_widths` to `widths`. `at_cap` has the layers
+    that ended at their maximum number of units, with that number. `training_path` is that of the history: "by hand" or
+    "autograd".
     """
 
     task: Task
