@@ -80,6 +80,11 @@ def score(record: Record, part: str = "test") -> float:
     return 100 * float(found["accuracy"]) if "accuracy" in found else float(found["loss"])
 
 
+def at_end(record: Record) -> Record:
+    """A run as it was after its last epoch, where the record itself has the kept one."""
+    return {**record, **record["last"]}
+
+
 def mean_std(values: Sequence[float], digits: int = 1) -> str:
     """A mean and a deviation, as the paper writes them.
 
