@@ -10,7 +10,7 @@ from awn.core.importance import Exponential
 from awn_paper.experiments.table1 import LEARNED
 from awn_paper.models import MLP, LearnedInOrder
 from awn_paper.protocol import Case, Experiment, Protocol
-from awn_paper.run import Record, total_width
+from awn_paper.run import Record
 from awn_paper.settings import Settings, Training
 from awn_paper.show import Plot, Results, Series, Shown, Table, at_end, mean_std, scores, widths
 
