@@ -127,6 +127,11 @@ def width_curve(record: Record) -> list[float]:
     return [float(sum(units)) for units in zip(*record["history"]["widths"].values(), strict=True)]
 
 
+def width_after(record: Record, epoch: int) -> float:
+    """The total width after an epoch, or after the last one before it that the history has."""
+    return _at([epoch], record["history"]["epoch"], width_curve(record))[0]
+
+
 def score_curve(record: Record) -> list[float]:
     """The validation score after every epoch of a history, in per cent, or the loss."""
     sign = 100.0 if "accuracy" in record["validation"] else -1.0
