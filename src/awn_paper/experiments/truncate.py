@@ -54,8 +54,6 @@ def accuracies(
 
 def show(results: Results) -> list[Shown]:
     """The cost of a cut at each quantile, the accuracy by the share of units removed, and the activations."""
-    head = ("network", "runs", "units, last epoch", "kept", "whole", "−30 %, last epoch", "kept", "−50 %, last epoch")
-    head = (*head, "−30 % at random", "of the smallest activations", "−30 %, repaired", "−50 %, repaired")
     rows = []
     for name in [label(k, ordered=ordered) for ordered in (False, True) for k in QUANTILES]:
         kept = results.final("Spiral", name)
@@ -64,7 +62,9 @@ def show(results: Results) -> list[Shown]:
         others = [mean_std(accuracies(ends, 0.7, rule)) for rule in ("random", "magnitude")]
         repaired = [mean_std(accuracies(ends, keep, measure="repaired")) for keep in (0.7, 0.5)]
         rows.append((name, str(len(kept)), widths(ends), widths(kept), scores(ends), *cuts, *others, *repaired))
-    shown: list[Shown] = [Table(head, tuple(rows))]
+    head = ("network", "runs", "units, last epoch", "kept", "whole", "−30 %, last epoch", "kept", "−50 %, last epoch")
+    others_head = ("−30 % at random", "of the smallest activations", "−30 %, repaired", "−50 %, repaired")
+    shown: list[Shown] = [Table((*head, *others_head), tuple(rows))]
     runs = [at_end(run) for run in results.final("Spiral", label(0.9))]
     if runs:
         bands = next(iter(runs[0]["measured"]["activations"].values()))
