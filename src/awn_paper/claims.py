@@ -8,7 +8,7 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from awn_paper.experiments.anneal import MARKS, RATES
+from awn_paper.experiments.anneal import RATES
 from awn_paper.experiments.anneal import label as anneal_label
 from awn_paper.experiments.batch import SIZES, equal_steps
 from awn_paper.experiments.remove import FIRST, costly, later, without_first
@@ -107,7 +107,7 @@ def smaller_by(prior: str, results: Results) -> Verdict | None:
         priors, frees = (results.final("SpiralHard", anneal_label(name, rate)) for name in (prior, "no prior"))
         if priors and frees:
             annealed, free = ([at_end(run) for run in runs] for runs in (priors, frees))
-            before = statistics.fmean(width_after(run, MARKS[0]) for run in priors)
+            before = statistics.fmean(width_after(run, _begin(run)) for run in priors)
             held.append(_width(annealed) <= 2 / 3 * _width(free) and _no_worse(annealed, free))
             ends = [f"{_width(runs):.0f} units at {_score(runs)} %" for runs in (annealed, free)]
             found.append(f"rate {rate:g}: {before:.0f} → {ends[0]}; without it {ends[1]}")
@@ -263,3 +263,8 @@ def _mean_widths(groups: Sequence[Sequence[Record]], place: int) -> list[float]:
 
 def _range(values: Sequence[float]) -> str:
     return f"{min(values):.0f}–{max(values):.0f}"
+
+
+def _begin(run: Record) -> int:
+    """The epoch at which an annealed prior sets in."""
+    return int(run["settings"]["widths"]["width_scale"]["begin"])

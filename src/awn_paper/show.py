@@ -81,8 +81,8 @@ def score(record: Record, part: str = "test") -> float:
 
 
 def at_end(record: Record) -> Record:
-    """A run as it was after its last epoch, where the record itself has the kept one."""
-    return {**record, **record["last"]}
+    """A run as it was after its last epoch. Records of older runs have the kept epoch alone, and stand with that."""
+    return {**record, **record.get("last", {})}
 
 
 def mean_std(values: Sequence[float], digits: int = 1) -> str:

@@ -54,7 +54,8 @@ def batches(end: float) -> Results:
 
 
 def annealed(width: float, score: float, free: float = 600) -> Results:
-    cases = {name: [run(score, width, 800)] for name in PRIORS if name != "no prior"}
+    settings = {"widths": {"width_scale": {"begin": 1}}}
+    cases = {name: [{**run(score, width, 800), "settings": settings}] for name in PRIORS if name != "no prior"}
     cases["no prior"] = [run(99.4, free)]
     return results(**{f"SpiralHard__{label(name, 0.01)}": runs for name, runs in cases.items()})
 

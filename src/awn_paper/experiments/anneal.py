@@ -30,9 +30,8 @@ from awn_paper.show import (
 
 _FREE = Settings("SpiralHard", MLP(layers=4, activation="relu6"), LEARNED, Training(3000)).change(weight_scale=None)
 
-
 RATES = (0.01, 0.0037)  # at the second there are about 800 units when the prior sets in, as in the paper
-MARKS = (1000, 1500, 2000, 2500)  # epochs
+MARKS = (200, 500, 1000, 1500, 2000, 2500)  # epochs
 SAMPLES = 7200  # of SpiralHard's training part
 #: The paper's prior: its term divided by the number of samples as all of the objective is, and not divided.
 PRIORS = {
@@ -40,6 +39,7 @@ PRIORS = {
     "divided by N": Anneal(1.0, 0.1, 1000, 2500),
     "not divided": Anneal(1 / SAMPLES**0.5, 0.1 / SAMPLES**0.5, 1000, 2500),
 }
+TIGHTER = "divided by N, σ to 0.005, rate 0.01"
 #: Compression by the prior that is not divided: its means and the deviations that it ends with.
 MEANS = (0.05, 0.1, 0.2)
 DEVIATIONS = (1.0, 0.3, 0.1)
@@ -68,19 +68,28 @@ def _paper_cases() -> tuple[Case, ...]:
     return tuple(cases)
 
 
+def _small_cases() -> tuple[Case, ...]:
+    free = _FREE.change(epochs=600)
+    priors = {label("divided by N", RATES[0]): 0.1, TIGHTER: 0.005}
+    annealed = {name: _with(free, 0.05, Anneal(1.0, end, 200, 500)) for name, end in priors.items()}
+    return (Case(label("no prior", RATES[0]), (free,)), *(Case(name, (case,)) for name, case in annealed.items()))
+
+
 def _with(free: Settings, mean: float, prior: Anneal) -> Settings:
     return free.change(width_mean=mean, width_scale=prior)
 
 
 def show(results: Results) -> list[Shown]:
     """The width before the prior and after it, what became of the accuracy, and other means and deviations."""
-    named = {label(name, rate): results.final("SpiralHard", label(name, rate)) for rate in RATES for name in PRIORS}
+    labels = [label(name, rate) for rate in RATES for name in PRIORS]
+    labels += [TIGHTER] if TIGHTER in results.labels("SpiralHard") else []
+    named = {name: results.final("SpiralHard", name) for name in labels}
     rows = []
     for name, runs in named.items():
         ends = [at_end(run) for run in runs]
-        marks = [mean_std([width_after(run, epoch) for run in runs], 0) for epoch in MARKS]
-        rows.append((name, str(len(runs)), *marks, mean_std([float(total_width(end)) for end in ends], 0)))
-        rows[-1] = (*rows[-1], scores(ends), scores(runs))
+        marks = [_width_at(mark, runs) for mark in MARKS]
+        last = mean_std([float(total_width(end)) for end in ends], 0)
+        rows.append((name, str(len(runs)), *marks, last, scores(ends), scores(runs)))
     head = ("total width after", "runs", *(f"{mark:,}" for mark in MARKS), "the last epoch", "accuracy there", "kept")
     shown: list[Shown] = [Table(head, tuple(rows)), _compression(results)]
     shown += width_and_score("anneal", "a prior on the width that tightens", named)
@@ -123,6 +132,10 @@ def _saved(results: Results) -> list[Shown]:
     return [Plot("anneal-saved", "Accuracy by the units that a prior saves", *axes, tuple(curves))]
 
 
+def _width_at(epoch: int, runs: Sequence[Record]) -> str:
+    return mean_std([width_after(run, epoch) for run in runs if epoch < run["epochs"]], 0) if runs else "–"
+
+
 def _units(runs: Sequence[Record]) -> float:
     return statistics.fmean(map(total_width, runs))
 
@@ -140,8 +153,8 @@ ANNEAL = Experiment(
         says="Annealed from epoch 1000 to 2500 of 3000; five runs, two for other means and deviations.",
     ),
     small=Protocol(
-        _paper_cases()[: len(PRIORS)],
+        _small_cases(),
         seeds=2,
-        says="Annealed from epoch 1000 to 2500 of 3000, from one start; two runs.",
+        says="Annealed from epoch 200 to 500 of 600, a fifth of the paper's; two runs.",
     ),
 )
