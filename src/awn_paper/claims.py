@@ -226,13 +226,29 @@ CLAIMS = (
 
 
 def claims_table(results_of: Callable[[str], Results]) -> Table:
-    """All claims with their criteria, numbers and verdicts."""
+    """All claims with the paper's figures, their criteria, our numbers and the verdicts."""
     rows = []
     for claim in CLAIMS:
-        verdict = claim.judge(results_of(claim.experiment))
+        results = results_of(claim.experiment)
+        verdict = claim.judge(results)
         said = "not run" if verdict is None else "holds" if verdict.holds else "does not hold"
-        rows.append((claim.says, claim.paper, claim.holds_if, "–" if verdict is None else verdict.found, said))
-    return Table(("claim", "paper", "holds if", "found", ""), tuple(rows))
+        found, length = ("–", "–") if verdict is None else (verdict.found, _length(results))
+        rows.append((claim.says, claim.paper, claim.holds_if, found, length, said))
+    return Table(("claim", "paper", "holds if", "found", "runs × epochs", ""), tuple(rows))
+
+
+def _length(results: Results) -> str:
+    """How many final runs a case has, and of how many epochs."""
+    cases = [results.final(name, label) for name in results.datasets for label in results.labels(name)]
+    counts = [len(runs) for runs in cases if runs]
+    epochs = [int(run["epochs"]) for runs in cases for run in runs]
+    return " × ".join(
+        f"{low:,}" if low == high else f"{low:,}–{high:,}" for low, high in (_ends(counts), _ends(epochs))
+    )
+
+
+def _ends(numbers: Sequence[int]) -> tuple[int, int]:
+    return min(numbers), max(numbers)
 
 
 def _no_worse(runs: Sequence[Record], others: Sequence[Record]) -> bool:

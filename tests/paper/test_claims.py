@@ -136,10 +136,11 @@ def test_numbers_stand_beside_the_verdict() -> None:
     said = {row[0]: row[3:] for row in table.rows}
     assert said["Adaptive networks are as accurate as fixed ones"] == (
         "1 of 2: pol 98.0 / 99.0, MNIST 98.4 / 99.0 (worse)",
+        "1–2 × 2",
         "does not hold",
     )
     assert said["Under ReLU6 the width ends the same wherever it starts"][0] == "relu6: 20–200 → 100–130, ratio 1.30"
-    assert said["Deep networks need Kaiming+"] == ("–", "not run")
+    assert said["Deep networks need Kaiming+"] == ("–", "–", "not run")
 
 
 def test_a_lower_loss_is_better() -> None:
