@@ -242,13 +242,12 @@ def _length(results: Results) -> str:
     cases = [results.final(name, label) for name in results.datasets for label in results.labels(name)]
     counts = [len(runs) for runs in cases if runs]
     epochs = [int(run["epochs"]) for runs in cases for run in runs]
-    return " × ".join(
-        f"{low:,}" if low == high else f"{low:,}–{high:,}" for low, high in (_ends(counts), _ends(epochs))
-    )
+    return f"{_from_to(counts)} × {_from_to(epochs)}"
 
 
-def _ends(numbers: Sequence[int]) -> tuple[int, int]:
-    return min(numbers), max(numbers)
+def _from_to(numbers: Sequence[int]) -> str:
+    low, high = min(numbers), max(numbers)
+    return f"{low:,}" if low == high else f"{low:,}–{high:,}"
 
 
 def _no_worse(runs: Sequence[Record], others: Sequence[Record]) -> bool:
