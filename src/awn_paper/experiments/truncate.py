@@ -56,7 +56,7 @@ def accuracies(
 def free_cut(runs: Sequence[Record]) -> float:
     """The largest share of the units that can go for less than half a point of accuracy, in the mean over runs."""
     whole = statistics.fmean(map(score, runs))
-    shares = runs[0]["measured"]["truncation"]["keep"]
+    shares: list[float] = runs[0]["measured"]["truncation"]["keep"]
     return 1 - min(keep for keep in shares if statistics.fmean(accuracies(runs, keep)) >= whole - 0.5)
 
 
