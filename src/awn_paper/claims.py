@@ -8,11 +8,18 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from awn_paper.experiments.anneal import ENDS
+from awn_paper.experiments.anneal import RATES
+from awn_paper.experiments.anneal import label as anneal_label
+from awn_paper.experiments.batch import SIZES, equal_steps
+from awn_paper.experiments.remove import FIRST, costly, later, without_first
+from awn_paper.experiments.start import variance_ratio
+from awn_paper.experiments.truncate import accuracies
+from awn_paper.experiments.truncate import label as cut_label
 from awn_paper.run import Record, total_width
-from awn_paper.show import Results, Table, score, width_curve
+from awn_paper.show import Results, Table, at_end, score, width_after, width_curve
 
 _HALF_A_POINT = 0.5  # of accuracy: less is no loss, whatever the deviation
+_A_QUARTER = 1.25  # ratio of widths: less is the same
 
 
 @dataclass(frozen=True)
@@ -25,9 +32,13 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Claim:
-    """What the paper says, the experiment that shows it, and when it counts as shown; None means not run."""
+    """What the paper says and its figure, the experiment that shows it, and when it counts as shown.
+
+    The verdict is None where the experiment was not run.
+    """
 
     says: str
+    paper: str
     experiment: str
     holds_if: str
     judge: Callable[[Results], Verdict | None]
@@ -57,43 +68,79 @@ def wider_when_harder(results: Results) -> Verdict | None:
 
 
 def same_from_any_start(results: Results) -> Verdict | None:
-    """The starts: how far apart the learned widths are, under each activation."""
+    """The starts: how far apart the widths are in the end, under each activation, and beside that of single runs."""
     found, ratios = [], {}
     for activation in ("relu6", "relu", "leaky_relu"):
         labels = [label for label in results.labels("SpiralHard") if label.startswith(f"{activation},")]
         groups = [runs for label in labels if (runs := results.final("SpiralHard", label))]
         if len(groups) > 1:
-            first = [statistics.fmean(width_curve(run)[0] for run in runs) for runs in groups]
-            last = [_width(runs) for runs in groups]
+            first, last = (_mean_widths(groups, place) for place in (0, -1))
             ratios[activation] = max(last) / min(last)
-            found.append(f"{activation}: {min(first):.0f}–{max(first):.0f} → {min(last):.0f}–{max(last):.0f}")
-    return Verdict(ratios["relu6"] <= 1.25, "; ".join(found)) if "relu6" in ratios else None
+            ends = [[width_curve(run)[-1] for run in runs] for runs in groups]
+            beside = f", F = {variance_ratio(ends):.1f}" if min(map(len, ends)) > 2 else ""
+            found.append(f"{activation}: {_range(first)} → {_range(last)}, ratio {ratios[activation]:.2f}{beside}")
+    return Verdict(ratios["relu6"] <= _A_QUARTER, "; ".join(found)) if "relu6" in ratios else None
 
 
-def smaller_by(label: str, results: Results) -> Verdict | None:
-    """An annealed prior: the width and the accuracy, against runs without it."""
-    annealed, free = (results.final("SpiralHard", name) for name in (label, "free"))
-    if not annealed or not free:
+def same_for_any_batch(results: Results) -> Verdict | None:
+    """The batch sizes: how far apart the widths are after equal epochs and, beside that, after equal steps."""
+    found = {size: results.final("SpiralHard", f"relu6, batch {size}") for size in SIZES}
+    groups = {size: runs for size, runs in found.items() if runs}
+    if len(groups) < 2:
         return None
-    holds = _width(annealed) <= 2 / 3 * _width(free) and _no_worse(annealed, free)
-    ends = [f"{_width(runs):.0f} units, accuracy {_score(runs)}" for runs in (annealed, free)]
-    return Verdict(holds, f"{ends[0]}; without it {ends[1]}")
+    epochs = equal_steps(groups)
+    last = _mean_widths(list(groups.values()), -1)
+    as_old = [statistics.fmean(width_after(run, epochs[size]) for run in runs) for size, runs in groups.items()]
+    ratios = [max(means) / min(means) for means in (last, as_old)]
+    sizes = f"batch {min(groups)} to {max(groups)}"
+    said = [", ".join(f"{mean:.0f}" for mean in means) for means in (last, as_old)]
+    return Verdict(
+        ratios[0] <= _A_QUARTER,
+        f"{sizes}: {said[0]}, ratio {ratios[0]:.2f}; after equal steps {said[1]}, ratio {ratios[1]:.2f}",
+    )
 
 
-def cut_for_free(results: Results) -> Verdict | None:
+def smaller_by(prior: str, results: Results) -> Verdict | None:
+    """An annealed prior: width and accuracy after the last epoch, against runs without it from the same start."""
+    found, held = [], []
+    for rate in RATES:
+        priors, frees = (results.final("SpiralHard", anneal_label(name, rate)) for name in (prior, "no prior"))
+        if priors and frees:
+            annealed, free = ([at_end(run) for run in runs] for runs in (priors, frees))
+            before = statistics.fmean(width_after(run, _begin(run)) for run in priors)
+            held.append(_width(annealed) <= 2 / 3 * _width(free) and _no_worse(annealed, free))
+            ends = [f"{_width(runs):.0f} units at {_score(runs)} %" for runs in (annealed, free)]
+            found.append(f"rate {rate:g}: {before:.0f} → {ends[0]}; without it {ends[1]}")
+    return Verdict(all(held), "; ".join(found)) if held else None
+
+
+def cut_for_free(quantile: float, results: Results) -> Verdict | None:
     """The truncation: what 30 % of the units cost, chosen by importance, at random and by magnitude."""
-    runs = results.final("Spiral", "AWN")
+    kept = results.final("Spiral", cut_label(quantile))
+    if not kept:
+        return None
+    runs = [at_end(run) for run in kept]
+    whole = statistics.fmean(map(score, runs))
+    by = {rule: statistics.fmean(accuracies(runs, 0.7, rule)) for rule in ("importance", "random", "magnitude")}
+    holds = by["importance"] >= whole - _HALF_A_POINT and by["importance"] > max(by["random"], by["magnitude"])
+    said = ", ".join(f"by {rule} {value:.1f}" for rule, value in by.items())
+    at_kept = f"{statistics.fmean(map(score, kept)):.1f} → {statistics.fmean(accuracies(kept, 0.7)):.1f}"
+    return Verdict(holds, f"{_width(runs):.0f} units, whole {whole:.1f}; {said}; at the kept epoch {at_kept}")
+
+
+def first_units_matter(results: Results) -> Verdict | None:
+    """The removal: the first units together, and each one alone, after the last epoch."""
+    runs = [at_end(run) for run in results.final("Spiral", cut_label(0.9))]
     if not runs:
         return None
-
-    def kept(rule: str) -> float:
-        curves = [run["measured"]["truncation"] for run in runs]
-        return 100 * statistics.fmean(curve[rule][curve["keep"].index(0.7)] for curve in curves)
-
-    whole = statistics.fmean(score(run) for run in runs)
-    by = {rule: kept(rule) for rule in ("importance", "random", "magnitude")}
-    holds = by["importance"] >= whole - _HALF_A_POINT and by["importance"] > max(by["random"], by["magnitude"])
-    return Verdict(holds, f"whole {whole:.1f}; " + ", ".join(f"by {rule} {value:.1f}" for rule, value in by.items()))
+    without = without_first(runs, 40)
+    chance = not without or statistics.fmean(without) <= 60
+    pairs = [costly(run) for run in runs]
+    first, after = (statistics.fmean(pair[place] for pair in pairs) for place in (0, 1))
+    later_ones = statistics.fmean(map(later, runs))
+    found = f"{first:.0f} of the first {FIRST}, {after:.1f} of {later_ones:.0f} later ones cost more than a point"
+    together = f"; without the first 40: {statistics.fmean(without):.1f} %" if without else ""
+    return Verdict(chance and first > FIRST / 2 and after < later_ones / 4, found + together)
 
 
 def needs_kaiming_plus(results: Results) -> Verdict | None:
@@ -110,34 +157,67 @@ def needs_kaiming_plus(results: Results) -> Verdict | None:
 CLAIMS = (
     Claim(
         "Adaptive networks are as accurate as fixed ones",
+        "all 13 data sets within a deviation",
         "table1",
         "the mean is not below by more than a deviation, or half a point",
         as_accurate,
     ),
-    Claim("The width grows with the difficulty", "difficulty", "the mean widths rise", wider_when_harder),
+    Claim(
+        "The width grows with the difficulty",
+        "8, 66, 227; MNIST 19, CIFAR10 80, CIFAR100 162",
+        "difficulty",
+        "the mean widths rise",
+        wider_when_harder,
+    ),
     Claim(
         "Under ReLU6 the width ends the same wherever it starts",
+        "the same, shown as curves",
         "start",
-        "the learned widths are within a quarter",
+        "the mean widths after the last epoch are within a quarter",
         same_from_any_start,
+    ),
+    Claim(
+        "The width ends the same for every batch size",
+        "the same, shown as curves",
+        "batch",
+        "the mean widths after the last epoch are within a quarter",
+        same_for_any_batch,
     ),
     *(
         Claim(
-            f"A prior that tightens to a deviation of {end:g} makes a network smaller without loss",
+            f"A prior that tightens makes a network smaller without loss: {words}",
+            "about 800 → about 300 units, no loss",
             "anneal",
-            "the width is a third below that without the prior, and the accuracy is not below as above",
-            functools.partial(smaller_by, label),
+            "after the last epoch the width is a third below that without the prior, and the accuracy is not below as "
+            "above",
+            functools.partial(smaller_by, prior),
         )
-        for label, end in ENDS.items()
+        for prior, words in {
+            "divided by N": "divided by N, as the text scales it",
+            "not divided": "not divided by N",
+        }.items()
+    ),
+    *(
+        Claim(
+            f"30 % of the units can be cut without loss, and better than at random or by magnitude: {words}",
+            "83 units, no loss",
+            "truncate",
+            "after the last epoch less than half a point goes, and both others lose more",
+            functools.partial(cut_for_free, quantile),
+        )
+        for quantile, words in {0.9: "k = 0.9, the paper's", 0.97: "k = 0.97"}.items()
     ),
     Claim(
-        "30 % of the units can be cut without loss, and better than at random or by magnitude",
-        "truncate",
-        "less than half a point goes, and both others lose more",
-        cut_for_free,
+        "The most important units matter most",
+        "without the first 40 of 83 chance; alone most of the first 25 matter, later ones hardly",
+        "remove",
+        "after the last epoch, without the first 40 units at most 60 % are right; alone, more than half of the first "
+        "25 cost more than a point, and less than a quarter of the later ones",
+        first_units_matter,
     ),
     Claim(
         "Deep networks need Kaiming+",
+        "four layers hardly converge without it",
         "initialisation",
         "with four layers and more its mean accuracy is higher by more than a deviation",
         needs_kaiming_plus,
@@ -146,13 +226,28 @@ CLAIMS = (
 
 
 def claims_table(results_of: Callable[[str], Results]) -> Table:
-    """All claims with their criteria, numbers and verdicts."""
+    """All claims with the paper's figures, their criteria, our numbers and the verdicts."""
     rows = []
     for claim in CLAIMS:
-        verdict = claim.judge(results_of(claim.experiment))
+        results = results_of(claim.experiment)
+        verdict = claim.judge(results)
         said = "not run" if verdict is None else "holds" if verdict.holds else "does not hold"
-        rows.append((claim.says, claim.holds_if, "–" if verdict is None else verdict.found, said))
-    return Table(("claim", "holds if", "found", ""), tuple(rows))
+        found, length = ("–", "–") if verdict is None else (verdict.found, _length(results))
+        rows.append((claim.says, claim.paper, claim.holds_if, found, length, said))
+    return Table(("claim", "paper", "holds if", "found", "runs × epochs", ""), tuple(rows))
+
+
+def _length(results: Results) -> str:
+    """How many final runs a case has, and of how many epochs."""
+    cases = [results.final(name, label) for name in results.datasets for label in results.labels(name)]
+    counts = [len(runs) for runs in cases if runs]
+    epochs = [int(run["epochs"]) for runs in cases for run in runs]
+    return f"{_from_to(counts)} × {_from_to(epochs)}"
+
+
+def _from_to(numbers: Sequence[int]) -> str:
+    low, high = min(numbers), max(numbers)
+    return f"{low:,}" if low == high else f"{low:,}–{high:,}"
 
 
 def _no_worse(runs: Sequence[Record], others: Sequence[Record]) -> bool:
@@ -174,3 +269,17 @@ def _score(runs: Sequence[Record]) -> str:
 
 def _width(runs: Sequence[Record]) -> float:
     return statistics.fmean(map(total_width, runs))
+
+
+def _mean_widths(groups: Sequence[Sequence[Record]], place: int) -> list[float]:
+    """For every group, the mean width at a place of the history."""
+    return [statistics.fmean(width_curve(run)[place] for run in runs) for runs in groups]
+
+
+def _range(values: Sequence[float]) -> str:
+    return f"{min(values):.0f}–{max(values):.0f}"
+
+
+def _begin(run: Record) -> int:
+    """The epoch at which an annealed prior sets in."""
+    return int(run["settings"]["widths"]["width_scale"]["begin"])

@@ -51,7 +51,7 @@ In both profiles, what the paper does not say or we do otherwise:
 - The paper takes the fixed graph networks from the literature; ours are trained.
 - The Transformer norms before each part, and its output layer is its embedding.
 - Weight decay, where there is any, leaves out biases, norms and λ.
-- A width is that of the epoch that is kept, which need not be the last.
+- A width is that of the epoch that is kept, which need not be the last, unless a table says otherwise.
 """
 
 
@@ -71,15 +71,18 @@ def write_document(root: Path, document: Path, pictures: Path, page: Path, *, pn
     """Write the document, its pictures and the page; returns their paths. With `png` the pictures come as PNG too.
 
     Words on a result stand in `notes/<experiment>.md` under the root, those on the paper's own protocol in
-    `notes/<experiment>-paper.md`.
+    `notes/<experiment>-paper.md`, those on all claims in `notes/claims.md`.
     """
     parts = [part for experiment, show in EXPERIMENTS.values() for part in _parts(Store(root), experiment, show)]
     files: dict[Path, bytes] = {}
     sections: list[Section] = []
     figures: Figures = {}
     claims = claims_table(lambda name: _results(Store(root), EXPERIMENTS[name][0]))
+    words = _note(Store(root), "claims")
     text = [_INTRODUCTION, f"## The claims\n\n{markdown_table(claims.head, claims.rows)}\n"]
-    sections.append(Section("claims", "The claims", "", table(claims.head, claims.rows, "The claims")))
+    text += [f"{words}\n"] if words else []
+    body = table(claims.head, claims.rows, "The claims") + (items(words.split("\n\n")) if words else "")
+    sections.append(Section("claims", "The claims", "", body))
     for part in parts:
         text.append(_markdown(part, document, pictures, files, png=png))
         sections.append(_section(part, figures))
@@ -101,7 +104,11 @@ def _parts(store: Store, experiment: Experiment, show: Show) -> list[Part]:
 
 
 def _words(store: Store, experiment: Experiment, profile: Profile) -> str:
-    note = store.root / "notes" / (f"{experiment.name}.md" if profile == "small" else f"{experiment.name}-paper.md")
+    return _note(store, experiment.name if profile == "small" else f"{experiment.name}-paper")
+
+
+def _note(store: Store, name: str) -> str:
+    note = store.root / "notes" / f"{name}.md"
     return note.read_text(encoding="utf-8").strip() if note.is_file() else ""
 
 

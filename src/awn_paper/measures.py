@@ -15,6 +15,7 @@ from awn.smaller.remove import remove_units
 from awn.smaller.truncate import truncate
 from awn.training.data import Data
 from awn.training.evaluate import accuracy
+from awn_paper.data.dataset import Dataset
 
 _KEPT = [round(keep / 20, 2) for keep in range(20, 0, -1)]
 _RANDOM_DRAWS = 5
@@ -23,9 +24,9 @@ _ROWS_LOOKED_AT = 1000
 Measured = dict[str, Any]
 
 
-def truncation(model: nn.Module, data: Data) -> Measured:
+def truncation(model: nn.Module, dataset: Dataset) -> Measured:
     """The accuracy with a share of each layer's units: the most important, random ones, those of large activations."""
-    groups = find_groups(model)
+    data, groups = _test_part(dataset), find_groups(model)
     magnitudes = activation_magnitudes(model, data.x[:_ROWS_LOOKED_AT])
     generator = torch.Generator().manual_seed(0)
     curves: dict[str, list[float]] = {"importance": [], "random": [], "magnitude": []}
@@ -41,9 +42,15 @@ def truncation(model: nn.Module, data: Data) -> Measured:
     return {"keep": _KEPT, **curves}
 
 
-def removal(model: nn.Module, data: Data) -> Measured:
+def repaired(model: nn.Module, dataset: Dataset) -> Measured:
+    """The accuracy with a share of the most important units, whose outgoing weights are refitted on training inputs."""
+    data, inputs = _test_part(dataset), dataset.train.x
+    return {"keep": _KEPT, "importance": [accuracy(truncate(model, keep=keep, repair=inputs), data) for keep in _KEPT]}
+
+
+def removal(model: nn.Module, dataset: Dataset) -> Measured:
     """The accuracy without the first units of the first layer, in growing groups, and without each one alone."""
-    layer = find_groups(model)[0]
+    data, layer = _test_part(dataset), find_groups(model)[0]
     numbers = range(layer.width.units)
     return {
         "first": [accuracy(_without(model, layer, numbers[:count]), data) for count in numbers],
@@ -51,23 +58,33 @@ def removal(model: nn.Module, data: Data) -> Measured:
     }
 
 
-def activations(model: nn.Module, data: Data) -> Measured:
+def activations(model: nn.Module, dataset: Dataset) -> Measured:
     """The smallest, mean and largest activation of every unit, scaled by its importance."""
-    measured: Measured = to_plain(activation_bands(model, data.x[:_ROWS_LOOKED_AT]), digits=4)
+    measured: Measured = to_plain(activation_bands(model, _test_part(dataset).x[:_ROWS_LOOKED_AT]), digits=4)
     return measured
 
 
-def variance(model: nn.Module, data: Data) -> Measured:
+def variance(model: nn.Module, dataset: Dataset) -> Measured:
     """The variance of every layer's activations, before they are scaled, over inputs from N(0, 1)."""
-    x = torch.randn(_ROWS_LOOKED_AT, data.x.shape[1], generator=torch.Generator().manual_seed(0))
+    x = torch.randn(_ROWS_LOOKED_AT, dataset.train.x.shape[1], generator=torch.Generator().manual_seed(0))
     return {name: found.var().item() for name, found in unit_activations(model, x).items()}
 
 
-Measure = Callable[[nn.Module, Data], Measured]
+Measure = Callable[[nn.Module, Dataset], Measured]
 
 #: What may be measured on a network that has just been built, and on one that is trained.
 BEFORE: dict[str, Measure] = {"variance": variance}
-AFTER: dict[str, Measure] = {"truncation": truncation, "removal": removal, "activations": activations}
+AFTER: dict[str, Measure] = {
+    "truncation": truncation,
+    "repaired": repaired,
+    "removal": removal,
+    "activations": activations,
+}
+
+
+def _test_part(dataset: Dataset) -> Data:
+    assert dataset.test is not None, "only final runs are measured"
+    return dataset.test
 
 
 def _without(model: nn.Module, layer: WidthGroup, units: Iterable[int]) -> nn.Module:

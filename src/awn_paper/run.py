@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +24,7 @@ from awn.files.provenance import provenance
 from awn.loss.likelihood import categorical
 from awn.loss.param_groups import param_groups
 from awn.loss.prior import Prior
-from awn.training import Data, FitOptions, History, fit
+from awn.training import Callback, Data, FitOptions, History, Progress, fit
 from awn.training.evaluate import Loss, accuracy, mean_loss
 from awn_paper.data import GIVEN_PARTS, load
 from awn_paper.data.dataset import Dataset
@@ -77,23 +79,49 @@ def train(job: Job, scratch: Path | None = None, *, resume: bool = False) -> Rec
     try:
         torch.manual_seed(job.seed)
         model = build(settings.network, data, settings.widths)
-        measured = {name: BEFORE[name](model, data.train) for name in settings.measure if name in BEFORE}
-        history = _fit(model, data, job, scratch, resume)
+        measured = {name: BEFORE[name](model, data) for name in settings.measure if name in BEFORE}
+        end = _LastEpoch()
+        history = _fit(model, data, job, scratch, resume, end)
     except NonFiniteError as error:
         return {**record, "failed": str(error), "seconds": round(time.perf_counter() - started, 2)}
-    if data.test is not None:
-        measured |= {name: AFTER[name](model, data.test) for name in settings.measure if name in AFTER}
+    kept = _findings(model, data, settings.measure)
+    at_end = kept if history.kept_epoch == len(history) else _findings(end.network, data, settings.measure)
     return {
         **record,
         "seconds": round(sum(history.column("seconds")), 2),
         "epochs": len(history),
         "best_epoch": history.kept_epoch,
+        **kept,
+        "parameters": count_parameters(model),
+        "measured": measured | kept["measured"],
+        "last": at_end,
+        "history": _columns(history),
+    }
+
+
+class _LastEpoch(Callback):
+    """The network after the last epoch, of which `fit` leaves only the kept one."""
+
+    network: nn.Module
+
+    def on_fit_start(self, progress: Progress) -> None:
+        """A run that is resumed at its end has no further epoch."""
+        if progress.epoch:
+            self.network = copy.deepcopy(progress.model)
+
+    def on_epoch_end(self, progress: Progress) -> None:
+        if progress.stop or progress.epoch == progress.options.epochs:
+            self.network = copy.deepcopy(progress.model)
+
+
+def _findings(model: nn.Module, data: Dataset, measure: Sequence[str]) -> Record:
+    """The scores and widths of a trained network and, of a final run, what else is measured on it."""
+    names = [name for name in measure if name in AFTER and data.test is not None]
+    return {
         "validation": judged(model, data, data.validation),
         "test": None if data.test is None else judged(model, data, data.test),
         "widths": layer_widths(model),
-        "parameters": count_parameters(model),
-        "measured": measured,
-        "history": _columns(history),
+        "measured": {name: AFTER[name](model, data) for name in names},
     }
 
 
@@ -132,7 +160,7 @@ def loss_of(data: Dataset) -> Loss:
     return of_tokens
 
 
-def _fit(model: nn.Module, data: Dataset, job: Job, scratch: Path | None, resume: bool) -> History:
+def _fit(model: nn.Module, data: Dataset, job: Job, scratch: Path | None, resume: bool, callback: Callback) -> History:
     settings, training = job.settings, job.settings.training
     options = FitOptions(
         epochs=training.epochs,
@@ -152,6 +180,7 @@ def _fit(model: nn.Module, data: Dataset, job: Job, scratch: Path | None, resume
         score=None if data.padding is not None else accuracy,
         options=options,
         prior=settings.widths.prior if isinstance(settings.widths, Learned) else Prior(),
+        callbacks=[callback],
         folder=scratch,
         resume=resume and scratch is not None,
         optimizer=make_optimizer(model, training),

@@ -80,6 +80,11 @@ def score(record: Record, part: str = "test") -> float:
     return 100 * float(found["accuracy"]) if "accuracy" in found else float(found["loss"])
 
 
+def at_end(record: Record) -> Record:
+    """A run as it was after its last epoch. Records of older runs have the kept epoch alone, and stand with that."""
+    return {**record, **record.get("last", {})}
+
+
 def mean_std(values: Sequence[float], digits: int = 1) -> str:
     """A mean and a deviation, as the paper writes them.
 
@@ -120,6 +125,11 @@ def over_epochs(name: str, records: Sequence[Record], curve: Callable[[Record], 
 def width_curve(record: Record) -> list[float]:
     """The total width after every epoch of a history."""
     return [float(sum(units)) for units in zip(*record["history"]["widths"].values(), strict=True)]
+
+
+def width_after(record: Record, epoch: int) -> float:
+    """The total width after an epoch, or after the last one before it that the history has."""
+    return _at([epoch], record["history"]["epoch"], width_curve(record))[0]
 
 
 def score_curve(record: Record) -> list[float]:

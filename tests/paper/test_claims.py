@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
 
 from awn_paper.claims import CLAIMS, Claim, claims_table
-from awn_paper.experiments.anneal import ENDS
+from awn_paper.experiments.anneal import PRIORS, label
+from awn_paper.experiments.batch import equal_steps
 from awn_paper.show import Results
 
 
 def run(score: float, width: float = 10, first: float | None = None, **more: Any) -> dict[str, Any]:
     start = width if first is None else first
+    kept = {"test": {"accuracy": score / 100}, "widths": {"a": width}, **more}
     return {
-        "test": {"accuracy": score / 100},
-        "widths": {"a": width},
-        "history": {"widths": {"a": [start, width]}},
-        **more,
+        **kept,
+        "last": kept,
+        "epochs": 2,
+        "data": {"train": 512},
+        "history": {"epoch": [1, 2], "widths": {"a": [start, width]}},
     }
 
 
@@ -27,10 +31,17 @@ def results(**cases: list[dict[str, Any]]) -> Results:
     return Results(tuple({"dataset": parts[name][0], "label": parts[name][1], "final": cases[name]} for name in cases))
 
 
-def cut(importance: float) -> list[dict[str, Any]]:
+def cut(importance: float) -> Results:
     shares = {"importance": importance, "random": 0.9, "magnitude": 0.8}
     curve: dict[str, Any] = {"keep": [1.0, 0.7], **{rule: [0.99, value] for rule, value in shares.items()}}
-    return [run(99.0, measured={"truncation": curve})]
+    return results(**{f"Spiral__k = {k:g}": [run(99.0, measured={"truncation": curve})] for k in (0.9, 0.97)})
+
+
+def removed(costly_first: int, costly_later: int, without: float) -> Results:
+    """100 units, of which some of the first 25 and some of the later ones cost two points alone."""
+    each = [0.97] * costly_first + [0.99] * (25 - costly_first) + [0.97] * costly_later + [0.99] * (75 - costly_later)
+    removal = {"first": [0.99] * 40 + [without] * 60, "each": each}
+    return results(**{"Spiral__k = 0.9": [run(99.0, 100, measured={"removal": removal})]})
 
 
 def starts(end: float) -> Results:
@@ -38,9 +49,15 @@ def starts(end: float) -> Results:
     return results(**{f"SpiralHard__{label}": [run(99, last, first)] for label, (first, last) in groups.items()})
 
 
-def annealed(width: float, score: float) -> Results:
-    cases = {label: [run(score, width, 800)] for label in ENDS}
-    return results(**{f"SpiralHard__{label}": runs for label, runs in {**cases, "free": [run(99.4, 600)]}.items()})
+def batches(end: float) -> Results:
+    return results(**{f"SpiralHard__relu6, batch {size}": [run(99, width)] for size, width in ((64, 100), (256, end))})
+
+
+def annealed(width: float, score: float, free: float = 600) -> Results:
+    settings = {"widths": {"width_scale": {"begin": 1}}}
+    cases = {name: [{**run(score, width, 800), "settings": settings}] for name in PRIORS if name != "no prior"}
+    cases["no prior"] = [run(99.4, free)]
+    return results(**{f"SpiralHard__{label(name, 0.01)}": runs for name, runs in cases.items()})
 
 
 def depths(usual: float) -> Results:
@@ -59,8 +76,10 @@ BY_EXPERIMENT = {
         results(DoubleMoon__AWN=[run(99, 8)], Spiral__AWN=[run(99, 300)], SpiralHard__AWN=[run(99, 200)]),
     ),
     "start": (starts(120), starts(130)),
+    "batch": (batches(120), batches(130)),
     "anneal": (annealed(300, 99.0), annealed(500, 99.0)),
-    "truncate": (results(Spiral__AWN=cut(0.986)), results(Spiral__AWN=cut(0.984))),
+    "truncate": (cut(0.986), cut(0.984)),
+    "remove": (removed(13, 18, 0.6), removed(13, 19, 0.6)),
     "initialisation": (depths(60.0), depths(97.0)),
 }
 
@@ -77,21 +96,51 @@ def test_a_claim_holds_fails_or_is_not_run_by_its_numbers(claim: Claim) -> None:
 
 def test_a_smaller_network_that_is_worse_does_not_count() -> None:
     claims = [claim for claim in CLAIMS if claim.experiment == "anneal"]
-    assert len(claims) == len(ENDS)
+    assert len(claims) == len(PRIORS) - 1
     for claim in claims:
         verdicts = [claim.judge(annealed(300, score)) for score in (99.0, 98.0)]  # 99.4 without the prior
         assert [verdict.holds for verdict in verdicts if verdict is not None] == [True, False]
 
 
+@pytest.mark.parametrize("name", ["anneal", "truncate", "remove"])
+def test_studies_go_by_the_last_epoch_and_not_by_the_kept_one(name: str) -> None:
+    found = copy.deepcopy(BY_EXPERIMENT[name][0])
+    for outcome in found.outcomes:
+        for record in outcome["final"]:
+            record |= {"test": {"accuracy": 0.1}, "widths": {"a": 10_000}}
+    verdicts = [claim.judge(found) for claim in CLAIMS if claim.experiment == name]
+    assert verdicts
+    assert all(verdict is not None and verdict.holds for verdict in verdicts)
+
+
+@pytest.mark.parametrize("spoilt", [removed(12, 0, 0.5), removed(25, 0, 0.61), removed(25, 30, 0.5)])
+def test_each_part_of_the_claim_on_important_units_is_needed(spoilt: Results) -> None:
+    (claim,) = [claim for claim in CLAIMS if claim.experiment == "remove"]
+    verdict = claim.judge(spoilt)
+    assert verdict is not None
+    assert not verdict.holds
+
+
+def test_batches_are_compared_after_equal_steps_too() -> None:
+    """512 samples, 2 epochs: batches of 256 make 4 steps, which batches of 64 have made in their first epoch."""
+    runs = {64: [run(99, 100, first=150)], 256: [run(99, 140, first=300)]}
+    assert equal_steps(runs) == {64: 1, 256: 2}
+    (claim,) = [claim for claim in CLAIMS if claim.experiment == "batch"]
+    verdict = claim.judge(results(**{f"SpiralHard__relu6, batch {size}": found for size, found in runs.items()}))
+    assert verdict is not None
+    assert verdict.found == "batch 64 to 256: 100, 140, ratio 1.40; after equal steps 150, 140, ratio 1.07"
+
+
 def test_numbers_stand_beside_the_verdict() -> None:
     table = claims_table(lambda name: BY_EXPERIMENT[name][1] if name in ("table1", "start") else Results(()))
-    said = {row[0]: row[2:] for row in table.rows}
+    said = {row[0]: row[3:] for row in table.rows}
     assert said["Adaptive networks are as accurate as fixed ones"] == (
         "1 of 2: pol 98.0 / 99.0, MNIST 98.4 / 99.0 (worse)",
+        "1–2 × 2",
         "does not hold",
     )
-    assert said["Under ReLU6 the width ends the same wherever it starts"][0] == "relu6: 20–200 → 100–130"
-    assert said["Deep networks need Kaiming+"] == ("–", "not run")
+    assert said["Under ReLU6 the width ends the same wherever it starts"][0] == "relu6: 20–200 → 100–130, ratio 1.30"
+    assert said["Deep networks need Kaiming+"] == ("–", "–", "not run")
 
 
 def test_a_lower_loss_is_better() -> None:

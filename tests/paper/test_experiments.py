@@ -279,9 +279,11 @@ def test_time_is_the_mean_of_a_configuration_and_the_sum_of_a_selection():
 def test_networks_that_have_fewer_units_than_are_removed_are_not_counted():
     def run(units: int) -> dict[str, object]:
         removal = {"first": [1.0] + [0.5] * (units - 1), "each": [1.0] * units}
-        return {"test": {"accuracy": 1.0}, "measured": {"removal": removal}}
+        found = {"test": {"accuracy": 1.0}, "measured": {"removal": removal}}
+        return {**found, "last": found}
 
-    found = Results(({"dataset": "Spiral", "label": "AWN", "selection": [], "final": [run(30), run(50)]},))
-    rows = {row[0]: row[1:] for row in EXPERIMENTS["remove"][1](found)[0].rows}
-    assert rows["the 20 most important"] == ("50.0 (0.0)", "2")
-    assert rows["the 40 most important"] == ("50.0", "1")
+    found = Results(({"dataset": "Spiral", "label": "k = 0.9", "selection": [], "final": [run(30), run(50)]},))
+    table = EXPERIMENTS["remove"][1](found)[0]
+    row = dict(zip(table.head, table.rows[0], strict=True))
+    assert row["20"] == "50.0 (0.0)"
+    assert row["40"] == "50.0"

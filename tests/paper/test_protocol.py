@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import functools
+import dataclasses
 import json
 import os
 import signal
@@ -13,13 +13,15 @@ from typing import Any
 import pytest
 import torch
 
+from awn.core.groups import find_groups
 from awn.core.importance import Exponential
 from awn.errors import ArgumentError, NonFiniteError
 from awn.loss.prior import Anneal
 from awn.runs.workers import Workers, local_workers, ray_workers
 from awn.training import Callback, History, Progress, fit
 from awn_paper import run as run_module
-from awn_paper.models import MLP, Fixed, Learned
+from awn_paper.data import load
+from awn_paper.models import MLP, Fixed, Learned, LearnedInOrder, build
 from awn_paper.protocol import Case, Experiment, Finished, OfTotal, Protocol, Retrained, Searched, Stages, best_of
 from awn_paper.run import Job, Record, train
 from awn_paper.search import make_proposer
@@ -192,7 +194,9 @@ def test_a_run_that_a_search_comes_back_to_counts_once():
 
 
 def test_a_run_says_everything_about_itself():
-    record = train(Job(ADAPTIVE.change(measure=("truncation", "removal", "activations", "variance")), 3, final=True))
+    record = train(
+        Job(ADAPTIVE.change(measure=("truncation", "repaired", "removal", "activations", "variance")), 3, final=True)
+    )
     json.dumps(record, allow_nan=False)
     assert record["seed"] == 3
     assert record["settings"]["widths"]["importance"] == {"kind": "Exponential", "scale": "mass", "rate": 0.1}
@@ -201,10 +205,32 @@ def test_a_run_says_everything_about_itself():
     assert {"commit", "date", "torch", "command"} <= record["from"].keys()
     units = record["widths"]["hidden.0"]
     assert record["history"]["widths"]["hidden.0"][record["best_epoch"] - 1] == units
+    last = record["last"]
+    assert last["widths"]["hidden.0"] == record["history"]["widths"]["hidden.0"][-1]
+    assert last["validation"]["score"] == pytest.approx(record["history"]["score"][-1], rel=1e-4)
+    assert last["measured"]["removal"]["first"][0] == last["test"]["accuracy"]
     measured = record["measured"]
     assert measured["truncation"]["importance"][0] == measured["truncation"]["random"][0] == record["test"]["accuracy"]
-    assert measured["removal"]["first"][0] == record["test"]["accuracy"]
+    assert measured["removal"]["first"][0] == measured["repaired"]["importance"][0] == record["test"]["accuracy"]
     assert len(measured["removal"]["each"]) == len(measured["activations"]["hidden.0"]["mean"]) == units
+
+
+def test_the_last_epoch_is_recorded_beside_the_kept_one():
+    """The learning rate is too large for the network to end with its best epoch."""
+    record = train(Job(ADAPTIVE.change(dataset="Spiral", epochs=12, lr=0.1), 0, final=True))
+    assert record["best_epoch"] < 12, "the last epoch is kept, so the test says nothing"
+    scores = dict(zip(record["history"]["epoch"], record["history"]["score"], strict=True))
+    assert record["validation"]["score"] == pytest.approx(scores[record["best_epoch"]], rel=1e-4)
+    assert record["last"]["validation"]["score"] == pytest.approx(scores[12], rel=1e-4)
+    assert record["last"]["test"] != record["test"]
+
+
+def test_networks_trained_in_order_keep_their_own_name_and_use_prefixes():
+    fields = {field.name: getattr(ADAPTIVE.widths, field.name) for field in dataclasses.fields(ADAPTIVE.widths)}
+    ordered = ADAPTIVE.change(widths=LearnedInOrder(**fields))
+    assert Job(ordered, 0, final=True).key != Job(ADAPTIVE, 0, final=True).key
+    model = build(ordered.network, load("DoubleMoon"), ordered.widths)
+    assert [group.width.ordered for group in find_groups(model)] == [0.5]
 
 
 def test_a_run_of_a_seed_is_the_same_whenever_it_is_made():
@@ -257,15 +283,19 @@ def test_a_run_that_was_stopped_goes_on_and_ends_as_if_it_had_not_been(monkeypat
     monkeypatch.setattr(run_module, "fit", noting)
     whole = train(job)
     monkeypatch.setattr("awn.training.run._SECONDS_BETWEEN_CHECKPOINTS", -1.0)
+
+    def stopping(*args: Any, callbacks: list[Callback], **options: Any) -> History:
+        return fit(*args, callbacks=[*callbacks, StopAfter(4)], **options)
+
     with monkeypatch.context() as patch:
-        patch.setattr(run_module, "fit", functools.partial(fit, callbacks=[StopAfter(4)]))
+        patch.setattr(run_module, "fit", stopping)
         with pytest.raises(KeyboardInterrupt):
             train(job, tmp_path)
     assert len(History.load(tmp_path / "history.jsonl")) == 5
     resumed = train(job, tmp_path, resume=True)
     assert rates[0] == rates[1]
     assert rates[0][-1] < rates[0][0], "the rate never fell, so the test says little"
-    for part in ("validation", "test", "widths", "history"):
+    for part in ("validation", "test", "widths", "last", "history"):
         assert resumed[part] == whole[part]
 
 

@@ -52,6 +52,6 @@ INITIALISATION = Experiment(
     title="Kaiming+ against Kaiming",
     says="SpiralHard, ReLU. The paper: the usual start lets activations die out from layer to layer, and four layers "
     "hardly converge; Kaiming+ keeps their variance.",
-    paper=Protocol(_cases(_PAPER), seeds=10, says="1000 epochs, ten runs; the paper does not say how many it had."),
+    paper=Protocol(_cases(_PAPER), seeds=5, says="1000 epochs, five runs; the paper does not say how many it had."),
     small=Protocol(_cases(_SMALL), seeds=2, says="150 epochs, two runs."),
 )

@@ -9,14 +9,26 @@ from torch import nn
 from awn_paper.data.dataset import Dataset
 from awn_paper.models.gin import GIN
 from awn_paper.models.mlp import MLP
-from awn_paper.models.perceptron import Fixed, Learned, Widths, learn_widths_
+from awn_paper.models.perceptron import Fixed, Learned, LearnedInOrder, Widths, learn_widths_
 from awn_paper.models.resnet import ResNet20
 from awn_paper.models.rnn import RNN
 from awn_paper.models.transformer import Transformer
 
 Network = MLP | ResNet20 | RNN | GIN | Transformer
 
-__all__ = ["GIN", "MLP", "RNN", "Fixed", "Learned", "Network", "ResNet20", "Transformer", "Widths", "build"]
+__all__ = [
+    "GIN",
+    "MLP",
+    "RNN",
+    "Fixed",
+    "Learned",
+    "LearnedInOrder",
+    "Network",
+    "ResNet20",
+    "Transformer",
+    "Widths",
+    "build",
+]
 
 
 def build(network: Network, data: Dataset, widths: Widths) -> nn.Module:

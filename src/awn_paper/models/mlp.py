@@ -8,7 +8,7 @@ from torch import nn
 
 from awn.nn.mlp import AdaptiveMLP
 from awn_paper.data.dataset import Dataset
-from awn_paper.models.perceptron import Learned, Perceptron, Widths, hidden_sizes
+from awn_paper.models.perceptron import Learned, LearnedInOrder, Perceptron, Widths, hidden_sizes
 
 
 @dataclass(frozen=True)
@@ -30,5 +30,6 @@ class MLP:
                 quantile=widths.quantile,
                 max_units=widths.max_units,
                 new_units=widths.new_units,
+                ordered=widths.ordered if isinstance(widths, LearnedInOrder) else 0.0,
             )
         return Perceptron(data.inputs, hidden_sizes(self.layers, widths), data.outputs, self.activation)

@@ -50,6 +50,13 @@ class Learned:
         return Prior(self.weight_scale, self.width_mean, self.width_scale)
 
 
+@dataclass(frozen=True)
+class LearnedInOrder(Learned):
+    """The same, with some steps that use a prefix of the units, which goes past the paper: `ordered` of Width."""
+
+    ordered: float = 0.5
+
+
 Widths = Fixed | Learned
 
 
