@@ -9,7 +9,7 @@ from pathlib import Path
 from types import ModuleType
 
 ROOT = Path(__file__).parents[1]
-NAMES = (ROOT / "docs/width.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs/width.md").read_text(encoding="utf-8")
 
 
 def script(name: str) -> ModuleType:
@@ -23,14 +23,14 @@ def script(name: str) -> ModuleType:
 
 
 def results() -> dict[str, list[dict[str, object]]]:
-    names = [line.split("|")[1].strip() for line in NAMES.split("<!-- scores -->")[1].splitlines() if "|" in line][2:]
+    names = [line.split("|")[1].strip() for line in PAGE.split("<!-- scores -->")[1].splitlines() if "|" in line][2:]
     names = names[: names.index("bank-marketing") + 1]
     assert len(names) == 20
     return {name: json.loads((ROOT / f"results/width/{name.lower()}.json").read_text())["rows"] for name in names}
 
 
 def test_the_page_shows_the_results() -> None:
-    assert script("width_tables").with_tables(NAMES, results()) == NAMES
+    assert script("width_tables").with_tables(PAGE, results()) == PAGE
 
 
 def test_every_set_has_all_methods_and_five_seeds() -> None:
