@@ -17,11 +17,16 @@ Backward = Callable[[Tensor, Tensor, Tensor], Any]
 
 @dataclass(frozen=True)
 class Activation:
-    """An activation by hand. `keeps_input`: backward reads z, so that h needs a tensor of its own."""
+    """An activation by hand.
+
+    `keeps_input`: backward reads z, so that h needs a tensor of its own. `by_sign`: backward reads the sign of h alone,
+    so that h may be scaled in place.
+    """
 
     forward: Forward
     backward: Backward
     keeps_input: bool = False
+    by_sign: bool = False
 
 
 def activation_by_hand(module: nn.Module) -> Activation | None:
@@ -70,7 +75,7 @@ def _private(name: str, overload_name: str = "grad_input") -> Callable[..., Tens
 
 def _relu(module: Any) -> Activation:
     back = _private("threshold_backward")
-    return Activation(lambda z, h: torch.relu_(z), lambda d, z, h: back(d, h, 0, grad_input=d))
+    return Activation(lambda z, h: torch.relu_(z), lambda d, z, h: back(d, h, 0, grad_input=d), by_sign=True)
 
 
 def _hardtanh(module: Any) -> Activation:
@@ -85,7 +90,9 @@ def _leaky_relu(module: Any) -> Activation:
     if slope < 0:  # the sign of the output does not tell that of the input
         return by_autograd(module)
     forward = nn.functional.leaky_relu_
-    return Activation(lambda z, h: forward(z, slope), lambda d, z, h: back(d, h, slope, True, grad_input=d))
+    return Activation(
+        lambda z, h: forward(z, slope), lambda d, z, h: back(d, h, slope, True, grad_input=d), by_sign=True
+    )
 
 
 def _elu(module: Any) -> Activation:
@@ -142,7 +149,7 @@ def _mish(module: Any) -> Activation:
 
 
 def _identity(module: Any) -> Activation:
-    return Activation(lambda z, h: z, lambda d, z, h: d)
+    return Activation(lambda z, h: z, lambda d, z, h: d, by_sign=True)
 
 
 _KNOWN: dict[type[nn.Module], Callable[[Any], Activation]] = {

@@ -1,8 +1,8 @@
-"""The batches of an epoch: fetched from the data for many steps at once, so that a step itself fetches nothing."""
+"""The batches of an epoch: fetched from the data for several steps at once, into the same memory again and again."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
@@ -11,12 +11,13 @@ from torch import Tensor
 from awn.training.by_hand.layout import FEW_INPUTS
 from awn.training.data import Data
 
-# So many numbers are fetched at once, one batch at least: the copy stays small beside the data.
-_NUMBERS_AT_ONCE = 2**18
+# So many numbers are fetched at once, one batch at least: few beside a network, but enough for several small batches,
+# which would take longer to fetch one by one.
+_NUMBERS_AT_ONCE = 2**12
 
 
 class Batch(NamedTuple):
-    """A batch with the samples along the last dimension."""
+    """A batch with the samples along the last dimension. The next batches may take its memory."""
 
     #: Inputs below a row of ones, [lead + inputs, samples], and their transpose.
     x: Tensor
@@ -29,53 +30,56 @@ class Batch(NamedTuple):
     shares: Tensor | None
 
 
-def batches(data: Data, rows: Sequence[Tensor], classes: int | None, lead: int) -> Iterator[Batch]:
-    """Batches of these rows. With `classes`, the targets are −1/samples (· weight) at a sample's class, otherwise 0.
+def batches(data: Data, order: Tensor, number: int, classes: int | None, lead: int) -> Iterator[Batch]:
+    """The samples in an order, in a number of batches whose sizes differ by one at most.
+
+    With `classes`, the targets are −1/samples (· weight) at a sample's class, otherwise 0.
 
     >>> data = Data(torch.tensor([[1.0], [2.0], [3.0]]), torch.tensor([0, 1, 1]))
-    >>> first, second = batches(data, [torch.tensor([2, 0]), torch.tensor([1])], classes=2, lead=1)
-    >>> first.x, first.target
-    (tensor([[1., 1.], [3., 1.]]), tensor([[ 0.0000, -0.5000], [-0.5000,  0.0000]]))
+    >>> first, second = map(Tensor.clone, (batch.x for batch in batches(data, torch.tensor([2, 0, 1]), 2, 2, lead=1)))
+    >>> first, second
+    (tensor([[1., 1.], [3., 1.]]), tensor([[1.], [2.]]))
     """
     few = lead + data.x.shape[1] < FEW_INPUTS
     source = data.x.t().contiguous() if few else data.x
-    for chunk in _alike(rows, at_once=max(1, _NUMBERS_AT_ONCE // max(1, rows[0].numel() * (data.x.shape[1] + 1)))):
-        count, samples, order = len(chunk), len(chunk[0]), torch.cat(list(chunk))
-        xs, xs_t = _inputs(source, order, samples, lead, few)
-        shares = (
-            None if data.weight is None else data.weight.index_select(0, order).div_(samples).view(count, 1, samples)
-        )
-        targets = data.y.index_select(0, order).view(count, samples, -1).transpose(1, 2)
-        if classes is None:
-            targets = targets.contiguous()
-        else:
-            spread = torch.zeros(count, classes, samples, dtype=data.x.dtype)
-            targets = (
-                spread.scatter_(1, targets, -1 / samples) if shares is None else spread.scatter_(1, targets, -shares)
-            )
-        parts = [None] * count if shares is None else shares.view(count, samples).unbind()
-        yield from map(Batch, xs, xs_t, targets.unbind(), targets.view(count, -1).unbind(), parts)
+    size, larger = divmod(len(order), number)
+    for count, samples in ((larger, size + 1), (number - larger, size)):
+        at_once = max(1, _NUMBERS_AT_ONCE // (samples * (lead + data.x.shape[1])))
+        rows, order = order[: count * samples], order[count * samples :]
+        whole, rest = divmod(count, at_once)
+        for together, part in ((at_once, rows[: whole * at_once * samples]), (rest, rows[whole * at_once * samples :])):
+            if len(part):
+                yield from _Chunk(data, together, samples, classes, lead, few).fetch(data, source, part)
 
 
-def _inputs(
-    source: Tensor, order: Tensor, samples: int, lead: int, few: bool
-) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
-    """Inputs and their transposes, batch by batch. Few inputs are kept transposed: see `FEW_INPUTS`."""
-    number = lead + source.shape[0 if few else 1]
-    held = torch.ones((number, len(order)) if few else (len(order), number), dtype=source.dtype)
-    if few:
-        torch.index_select(source, 1, order, out=held[lead:])
-        return held.split(samples, 1), held.t().split(samples)
-    torch.index_select(source, 0, order, out=held[:, lead:])
-    return held.t().split(samples, 1), held.split(samples)
+class _Chunk:
+    """Memory for a number of batches of one size."""
 
+    def __init__(self, data: Data, count: int, samples: int, classes: int | None, lead: int, few: bool) -> None:
+        self.count, self.samples, self.few = count, samples, few
+        dtype, inputs, together = data.x.dtype, lead + data.x.shape[1], count * samples
+        # Few inputs are kept transposed: see `FEW_INPUTS`.
+        held = torch.ones((inputs, together) if few else (together, inputs), dtype=dtype)
+        self.inputs = held[lead:] if few else held[:, lead:]
+        xs_t = (held.t() if few else held).split(samples)
+        self.targets = torch.zeros(count, classes or data.y[:1].numel(), samples, dtype=dtype)
+        self.shares = None if data.weight is None else torch.empty(count, 1, samples, dtype=dtype)
+        shares = [None] * count if self.shares is None else self.shares.squeeze(1).unbind()
+        targets = self.targets.unbind(), self.targets.view(count, -1).unbind()
+        self.of_classes = classes is not None
+        self.batches = list(map(Batch, [x_t.t() for x_t in xs_t], xs_t, *targets, shares))
 
-def _alike(rows: Sequence[Tensor], at_once: int) -> Iterator[Sequence[Tensor]]:
-    """Runs of batches of one size, at most so many."""
-    start = 0
-    while start < len(rows):
-        end = start
-        while end < len(rows) and end - start < at_once and len(rows[end]) == len(rows[start]):
-            end += 1
-        yield rows[start:end]
-        start = end
+    def fetch(self, data: Data, source: Tensor, order: Tensor) -> Iterator[Batch]:
+        """The batches of samples in an order."""
+        for rows in order.split(self.count * self.samples):
+            torch.index_select(source, 1 if self.few else 0, rows, out=self.inputs)
+            if self.shares is not None and data.weight is not None:
+                torch.index_select(data.weight, 0, rows, out=self.shares.view(-1)).div_(self.samples)
+            targets = data.y.index_select(0, rows).view(self.count, self.samples, -1).transpose(1, 2)
+            if not self.of_classes:
+                self.targets.copy_(targets)
+            elif self.shares is None:
+                self.targets.zero_().scatter_(1, targets, -1 / self.samples)
+            else:
+                self.targets.zero_().scatter_(1, targets, -self.shares)
+            yield from self.batches

@@ -35,24 +35,28 @@ def why_not(run: Run, loss: Loss, callbacks: Sequence[Callback]) -> str | None:
 
 
 def train_epoch(run: Run, loss: Loss, prior: Prior, budget: Budget | None) -> list[Tensor]:
-    """All steps of an epoch, by hand; returns the data term of each. The model has to be one that `why_not` passes."""
+    """All steps of an epoch, by hand; returns the data term of each. The model has to be one that `why_not` passes.
+
+    During the epoch its weights and the optimizer's moments are in the network, and nowhere else. The model has them
+    again at the end, after an exception or an interruption too, and no gradients.
+    """
     assert isinstance(run.model, AdaptiveMLP)
     progress, every, model = run.progress, run.options.resize_every, run.model.train()
     structure = Structure.of(model)
     catch_up_(model, structure.groups, [run.optimizer])
     data_terms, lost = [], None
-    with torch.inference_mode():
-        network = make_network(run, structure, loss, prior, budget)
+    network = make_network(run, structure, loss, prior, budget)
     try:
         # What is not finite is found by `LostNumber`.
         with torch.inference_mode(), np.errstate(all="ignore"):
-            for batch in network.batches([rows for rows, _ in run.batch_rows()]):
+            network.take_()
+            for batch in network.batches(*run.shuffled()):
                 data_terms.append(network.step(batch, resize=(progress.step + 1) % every == 0))
                 progress.step += 1
     except LostNumber as error:
         lost = error
     finally:
-        network.give_back_()  # after an interruption too: the model is then where its training was
+        network.give_back_()
     if lost is not None:
         raise NonFiniteError(_what_is_lost(run, structure, lost))
     return data_terms

@@ -23,7 +23,7 @@ def draw_new_units_(
         if not more_rows and not more_columns:
             continue
         inputs = layer.linear.in_features if reads is None else units[reads]
-        active = block[WEIGHT, : layer.linear.out_features if makes is None else units[makes]]
+        active = block[WEIGHT][: layer.linear.out_features if makes is None else units[makes]]
         weight = active[:, lead : lead + inputs]
         parts = [(more_columns, 1, reads), (more_rows, 0, makes)]
         for more, dim, width in reversed(parts) if layer.rows_first else parts:

@@ -1,7 +1,8 @@
 """The importances that hidden layers' units have, and the gradients of their log ν.
 
-Both are tables with a row per hidden layer and a column per slot, the row of ones included, whose importance is 1.
-Backward fills in dL/df, so that dL/dlog ν = Σ dL/df · df/dlog ν.
+Two tables have a row per hidden layer and a column per slot, the row of ones included, whose importance is 1: the
+importances f_j, and q_j = f_j dL/df_j, which the backward pass fills in. It is Σ w dL/dw over the weights that read a
+unit, and Σ g dL/dg over the samples, so it needs no gradient of f. Then dL/dlog ν = Σ q_j · dlog f_j/dlog ν.
 """
 
 from __future__ import annotations
@@ -18,15 +19,15 @@ from awn.core.width import Width
 
 
 class Importances(ABC):
-    """The importances `f` of hidden layers, whose widths may be one and the same, and their gradients `df`."""
+    """The importances `f` of hidden layers, whose widths may be one and the same, and `q` = f dL/df."""
 
     def __init__(self, widths: Sequence[Width], slots: Sequence[int], lead: int, dtype: torch.dtype) -> None:
         self.widths = widths
         most = max(slots)
         self.f = torch.zeros(len(widths), lead + most, dtype=dtype)
         self.f[:, :lead] = 1
-        self.df = torch.zeros_like(self.f)
-        self._units_f, self._units_df = self.f[:, lead:], self.df[:, lead:]
+        self.q = torch.zeros_like(self.f)
+        self._units_f, self._units_q = self.f[:, lead:], self.q[:, lead:]
         self._numbers = torch.arange(most, dtype=dtype)
 
     @abstractmethod
@@ -39,22 +40,21 @@ class Importances(ABC):
 
     @abstractmethod
     def slopes(self) -> list[float]:
-        """dL/dlog ν per layer, from `df`, at the log ν of the last update."""
+        """dL/dlog ν per layer, from `q`, at the log ν of the last update."""
 
 
 class ExponentialImportances(Importances):
     """In a closed form: log f_j = −ν j, and on the mass and anchored scales + log(1 − e^−ν), up to a constant.
 
-    Then dL/dlog ν = ν (c Σ q_j − Σ j q_j), where q_j = f_j dL/df_j, and c = 1/(e^ν − 1) or 0.
+    Then dL/dlog ν = ν (c Σ q_j − Σ j q_j), where c = 1/(e^ν − 1) or 0.
     """
 
     def __init__(self, widths: Sequence[Width], slots: Sequence[int], lead: int, dtype: torch.dtype) -> None:
         super().__init__(widths, slots, lead, dtype)
-        self._f, self._df, self._count = self._units_f.numpy(), self._units_df.numpy(), self._numbers.numpy()
+        self._f, self._q, self._count = self._units_f.numpy(), self._units_q.numpy(), self._numbers.numpy()
         self._index = np.full_like(self._f, np.inf)  # of an inert slot, so that f = 0
         self._sums = np.stack([np.ones_like(self._count), self._count], 1)  # for Σ q and Σ j q
         self._falling, self._top = np.ones((2, len(widths), 1), self._f.dtype)
-        self._q = np.empty_like(self._f)
         self._mass = [width.family.scale != "unit" for width in widths]
         self._constants = [width.amplitude * width.family.anchor for width in widths]
         self._nus = [0.0] * len(widths)
@@ -77,7 +77,7 @@ class ExponentialImportances(Importances):
 
     def slopes(self) -> list[float]:
         """See `Importances`."""
-        sums = (np.multiply(self._df, self._f, out=self._q) @ self._sums).tolist()
+        sums = (self._q @ self._sums).tolist()
         return [
             nu * ((total / math.expm1(nu) if 0 < nu < 700 else 0.0) - moment if mass else -moment)
             for nu, mass, (total, moment) in zip(self._nus, self._mass, sums, strict=True)
@@ -105,12 +105,13 @@ class FamilyImportances(Importances):
             assert computed is not None  # `why_not` has looked
             self._units_f[layer] = computed[0]
             self._slope[layer] = computed[1] * above[layer]  # dν / dlog ν
+        # d log f / d log ν; where f is 0, so is q.
+        self._slope.div_(self._units_f).masked_fill_(self._units_f == 0, 0)
         self._units_f.mul_(self._active)
-        self._slope.mul_(self._active)
 
     def slopes(self) -> list[float]:
         """See `Importances`."""
-        found: list[float] = (self._units_df * self._slope).sum(1).tolist()
+        found: list[float] = (self._units_q * self._slope).sum(1).tolist()
         return found
 
 

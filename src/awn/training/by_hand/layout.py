@@ -1,13 +1,12 @@
-"""The flat buffers: one tensor for all weights, their gradients and the optimizer's moments.
+"""The flat buffers: one tensor each for all weights, their gradients and the optimizer's moments.
 
-    state [4, n]                  row 0 weights · row 1 gradients · rows 2 and 3 moments
+    rows        WEIGHT · GRADIENT · FIRST and SECOND, the moments · PREFIX, gradients of a prefix in ordered training
 
-A fifth row takes the gradients of a prefix's pass in ordered training.
+Each row is a tensor of its own, so that a row can be filled while the model's tensors that it replaces are freed.
+A layer's part of a row is a matrix: a row per output, a column per input. Column 0 is the bias, which reads a row of
+ones at the top of the activations. One product therefore computes a layer, and one its whole gradient.
 
-A layer's part of a row is a matrix, its `block`: a row per output, a column per input. Column 0 is the bias, which
-reads a row of ones that the activations begin with. So one product computes a layer, and one its whole gradient.
-
-    block [4, outputs, 1 + inputs]       activations [1 + inputs, samples]
+    matrix [outputs, 1 + inputs]         activations [1 + inputs, samples]
 
               bias  unit 0  unit 1  inert                sample 0  sample 1
     unit 0     b      w       w       0           ones       1         1
@@ -15,16 +14,13 @@ reads a row of ones that the activations begin with. So one product computes a l
     inert      0      0       0       0         unit 1       g         g
                                                  inert       0         0
 
-Inert slots hold zeros in all four rows of `state`, and so does the padding between rows: the optimizer's update of the
-whole buffer leaves them at zero. Without biases, the column and the row of ones are missing (`lead` is 0, not 1).
-
-Units have slots: so many that their number, with the ones, is a multiple of 8. Products of such sizes are up to 30 %
-faster than those of one more. Slots have nothing to do with the model's own capacity.
+Inert slots hold zeros in all rows, so the optimizer's update of a whole row leaves them at zero. The backward pass
+writes every gradient anew. Without biases, the column and the row of ones are missing (`lead` is 0, not 1).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,67 +29,99 @@ from torch import Tensor
 
 Array = np.ndarray[Any, Any]
 WEIGHT, GRADIENT, FIRST, SECOND, PREFIX = range(5)
-# Rows start at multiples of so many numbers: a processor reads aligned rows faster.
-_ALIGNMENT = 16
-# Slots and ones together are a multiple of this.
-_SLOTS = 8
 #: Fewer inputs than this are few: products that write rows that short are slow, so such matrices are transposed.
 FEW_INPUTS = 8
 
 
-def slots_for(units: int, lead: int, present: int = 0) -> int:
-    """The slots to have for a number of units: the present ones, unless they are too few or many too many.
+def slots_for(units: int, lead: int) -> int:
+    """The slots for a number of units: with the ones, a multiple of a power of two, about a 32nd of the width.
 
-    >>> slots_for(231, lead=1), slots_for(232, lead=1), slots_for(231, lead=1, present=239)
-    (231, 239, 239)
+    Some processors multiply matrices of such sizes faster. The step is at most 8, so that little memory is unused.
+
+    >>> slots_for(20, lead=1), slots_for(64, lead=1), slots_for(231, lead=1), slots_for(1024, lead=1)
+    (20, 65, 231, 1031)
     """
-    fitting = -(-(units + lead) // _SLOTS) * _SLOTS - lead
-    return present if fitting <= present <= fitting + 2 * _SLOTS else fitting
+    size = units + lead
+    return _rounded(size, min(8, 1 << max(0, size.bit_length() - 6))) - lead
+
+
+def slots_after(units: int, lead: int, present: int) -> int:
+    """The slots after a change of width: the present ones, unless they are too few or many too many.
+
+    Steps of 8 leave room for the changes to come, each of which would otherwise replace the buffers.
+
+    >>> slots_after(65, lead=1, present=65), slots_after(66, lead=1, present=65), slots_after(40, lead=1, present=65)
+    (65, 71, 47)
+    """
+    roomy = _rounded(units + lead, 8) - lead
+    return present if units <= present <= roomy + 16 else roomy
+
+
+def _rounded(number: int, step: int) -> int:
+    return -(-number // step) * step
 
 
 class Buffers:
     """The flat buffers of layers with these numbers of outputs and inputs.
 
-    >>> buffers = Buffers([(231, 2), (2, 231)], lead=1, dtype=torch.float32)
-    >>> [tuple(block.shape) for block in buffers.blocks]
-    [(4, 231, 3), (4, 2, 232)]
+    >>> buffers = Buffers([(231, 2), (2, 231)], lead=1, dtype=torch.float32, rows=[WEIGHT, GRADIENT])
+    >>> [tuple(block[GRADIENT].shape) for block in buffers.blocks]
+    [(231, 3), (2, 232)]
     """
 
-    def __init__(self, sizes: Sequence[tuple[int, int]], lead: int, dtype: torch.dtype, *, rows: int = 4) -> None:
-        self.sizes, self.lead = sizes, lead
-        shapes = [(outputs, lead + inputs) for outputs, inputs in sizes]
-        strides = [_aligned(outputs if inputs < FEW_INPUTS else inputs) for outputs, inputs in shapes]
-        counts = [inputs if inputs < FEW_INPUTS else outputs for outputs, inputs in shapes]
-        lengths = [count * stride for count, stride in zip(counts, strides, strict=True)]
-        self.state = torch.zeros(rows, sum(lengths), dtype=dtype)
-        self.blocks: list[Tensor] = []
-        for part, stride, (outputs, inputs) in zip(self.state.split(lengths, 1), strides, shapes, strict=True):
-            matrix = part.unflatten(1, (-1, stride))
+    def __init__(
+        self, sizes: Sequence[tuple[int, int]], lead: int, dtype: torch.dtype, rows: Iterable[int] = ()
+    ) -> None:
+        self.sizes, self.lead, self.dtype = sizes, lead, dtype
+        self.shapes = [(outputs, lead + inputs) for outputs, inputs in sizes]
+        self.rows: dict[int, Tensor] = {}
+        #: The matrices of every layer, by row; and the same memory for NumPy.
+        self.blocks: list[dict[int, Tensor]] = [{} for _ in sizes]
+        self.arrays: list[dict[int, Array]] = [{} for _ in sizes]
+        for row in rows:
+            self.make(row)
+
+    def make(self, row: int) -> None:
+        """Allocate a row, filled with zeros."""
+        lengths = [outputs * inputs for outputs, inputs in self.shapes]
+        self.rows[row] = made = torch.zeros(sum(lengths), dtype=self.dtype)
+        parts = zip(made.split(lengths), self.shapes, self.blocks, self.arrays, strict=True)
+        for part, (outputs, inputs), block, arrays in parts:
             few = inputs < FEW_INPUTS
-            self.blocks.append(matrix[:, :, :outputs].transpose(1, 2) if few else matrix[:, :, :inputs])
-        #: The same memory, for NumPy.
-        self.arrays: list[Array] = [block.numpy() for block in self.blocks]
+            block[row] = part.view(inputs, outputs).t() if few else part.view(outputs, inputs)
+            arrays[row] = block[row].numpy()
 
-    def prefix(self, sizes: Sequence[tuple[int, int]]) -> list[Tensor]:
-        """Blocks of the first outputs and inputs, [2, …]: the weights, and their gradients in the fifth row of `state`.
+    def free(self, row: int) -> None:
+        """Let go of a row."""
+        self.rows.pop(row, None)
+        for block, arrays in zip(self.blocks, self.arrays, strict=True):
+            block.pop(row, None)
+            arrays.pop(row, None)
 
-        >>> buffers = Buffers([(231, 2), (2, 231)], lead=1, dtype=torch.float32, rows=5)
-        >>> [tuple(block.shape) for block in buffers.prefix([(15, 2), (2, 15)])]
-        [(2, 15, 3), (2, 2, 16)]
+    def prefix(self, sizes: Sequence[tuple[int, int]]) -> list[Mapping[int, Tensor]]:
+        """Blocks of the first outputs and inputs: the weights, and the row PREFIX as their gradients.
+
+        >>> buffers = Buffers([(231, 2), (2, 231)], lead=1, dtype=torch.float32, rows=[WEIGHT, PREFIX])
+        >>> [tuple(block[GRADIENT].shape) for block in buffers.prefix([(15, 2), (2, 15)])]
+        [(15, 3), (2, 16)]
         """
         return [
-            block[::PREFIX, :outputs, : self.lead + inputs]
+            {
+                row: block[source][:outputs, : self.lead + inputs]
+                for row, source in ((WEIGHT, WEIGHT), (GRADIENT, PREFIX))
+            }
             for block, (outputs, inputs) in zip(self.blocks, sizes, strict=True)
         ]
 
     def copy_(self, other: Buffers) -> None:
-        """Take over what both have room for."""
+        """Take over the weights and moments, as far as both have room for them."""
         for new, old in zip(self.blocks, other.blocks, strict=True):
-            outputs, inputs = min(new.shape[1], old.shape[1]), min(new.shape[2], old.shape[2])
-            new[:, :outputs, :inputs] = old[:, :outputs, :inputs]
+            for row in new.keys() - {GRADIENT, PREFIX}:
+                outputs, inputs = (min(sizes) for sizes in zip(new[row].shape, old[row].shape, strict=True))
+                new[row][:outputs, :inputs] = old[row][:outputs, :inputs]
 
     def spread(self, numbers: Sequence[tuple[float, float]]) -> float | Tensor:
-        """A number for the weights and one for the biases of every layer, as a row of `state`; one number if all agree.
+        """A number for the weights and one for the biases of every layer, as a row; one number if all agree.
 
         >>> Buffers([(2, 8)], lead=1, dtype=torch.float32).spread([(0.5, 0.5)])
         0.5
@@ -101,12 +129,8 @@ class Buffers:
         distinct = {number for weight, bias in numbers for number in ((weight, bias) if self.lead else (weight,))}
         if len(distinct) == 1:
             return distinct.pop()
-        like, lead = Buffers(self.sizes, self.lead, self.state.dtype), self.lead
+        like, lead = Buffers(self.sizes, self.lead, self.dtype, rows=[WEIGHT]), self.lead
         for block, (weight, bias) in zip(like.blocks, numbers, strict=True):
-            block[WEIGHT, :, lead:] = weight
-            block[WEIGHT, :, :lead] = bias
-        return like.state[WEIGHT].clone()
-
-
-def _aligned(count: int) -> int:
-    return -(-count // _ALIGNMENT) * _ALIGNMENT
+            block[WEIGHT][:, lead:] = weight
+            block[WEIGHT][:, :lead] = bias
+        return like.rows[WEIGHT]

@@ -1,27 +1,27 @@
 """The network in training: a step by hand, and the change of widths that follows it.
 
-A network is made from a model and its optimizer before an epoch, and given back to them after it. Nothing else is kept
-between epochs, so that whatever happens to the model there, such as a resume, needs no care.
+A network takes the weights of a model and the state of its optimizer for an epoch, and gives them back after it.
+Nothing is kept between epochs, so that whatever happens to the model there, such as a resume, needs no care.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from awn.core.replace import Move, too_wide
+from awn.core.replace import Move, check_growth, check_memory, too_wide
 from awn.core.width import Width
 from awn.errors import NonFiniteError
 from awn.training.by_hand.batches import Batch, batches
 from awn.training.by_hand.growth import draw_new_units_
-from awn.training.by_hand.handover import give_back_, read_nu, take_
+from awn.training.by_hand.handover import Handover, give_back_nus_, read_nu
 from awn.training.by_hand.importances import Importances, make_importances
-from awn.training.by_hand.layout import GRADIENT, WEIGHT, Buffers, slots_for
+from awn.training.by_hand.layout import GRADIENT, PREFIX, WEIGHT, Buffers, slots_after, slots_for
 from awn.training.by_hand.likelihoods import MakeTerm
 from awn.training.by_hand.optimizers import FlatOptimizer, decays, options_by_parameter, updates_so_far, weights_of
 from awn.training.by_hand.passes import Between, Passes
@@ -74,17 +74,37 @@ class Network:
         self.nus = [read_nu(width.log_nu, optimizer, self.optimizer.names) for width in widths]
         self.passes: Passes | None = None
         self.slots = [slots_for(units, structure.lead) for units in self.units]
-        self._use(self._buffers(self.slots), self._importances(self.units))
-        take_(structure, optimizer, self.buffers, self.optimizer.names, self.units)
+        self.buffers = self._buffers(self.slots)
+        self.handover = Handover(structure, optimizer, self.optimizer.moments)
+
+    def take_(self) -> None:
+        """Move the weights and moments from the model and its optimizer to here."""
+        self.handover.take_(self.buffers, self.units)
+        for row in self._rows_of_gradients():
+            self.buffers.make(row)
+        self._use(self.buffers, self._importances(self.units))
         self.importances.update(self._log_nus())
+
+    def give_back_(self) -> None:
+        """Move everything back to the model and its optimizer; the network cannot be used any more."""
+        count, names = self.optimizer.count, self.optimizer.names
+        # Their tensors would keep the buffers alive.
+        self.passes = None
+        for name in ("optimizer", "prefixes", "term"):
+            vars(self).pop(name, None)
+        self.handover.give_back_(self.buffers, self.units, self.capacities, count)
+        give_back_nus_(self.structure, self.torch_optimizer, self.nus, names)
+        if self.ordered:
+            for width in self.widths:
+                width.draw_(self.draw)
 
     # A step
 
-    def batches(self, rows: Sequence[Tensor]) -> Iterator[Batch]:
-        """The batches of these rows of the data, as `step` takes them."""
+    def batches(self, order: Tensor, number: int) -> Iterator[Batch]:
+        """The samples in an order, in so many batches, as `step` takes them."""
         outputs, dtype = self.structure.layers[-1].linear.out_features, self.dtype
         of_classes = self.recipe.make_term(outputs, 1, dtype).of_classes
-        return batches(self.data, rows, outputs if of_classes else None, self.structure.lead)
+        return batches(self.data, order, number, outputs if of_classes else None, self.structure.lead)
 
     def step(self, batch: Batch, resize: bool) -> Tensor:
         """One step, which brings the widths to what ν asks for if `resize`; returns the data term."""
@@ -136,7 +156,7 @@ class Network:
             nu.slope = slope
 
     def _add_prior(self) -> None:
-        weight, gradient = self.buffers.state[WEIGHT], self.buffers.state[GRADIENT]
+        weight, gradient = self.buffers.rows[WEIGHT], self.buffers.rows[GRADIENT]
         if isinstance(self.factors, Tensor):
             gradient.addcmul_(weight, self.factors)
         else:
@@ -144,29 +164,12 @@ class Network:
 
     def _clip(self, largest: float) -> None:
         """Scale all gradients so that their norm is at most `largest`, as `clip_grad_norm_` does."""
-        gradient = self.buffers.state[GRADIENT]
+        gradient = self.buffers.rows[GRADIENT]
         squares = torch.linalg.vector_norm(gradient).item() ** 2 + sum(nu.slope**2 for nu in self.nus)
         scale = min(1.0, largest / (math.sqrt(squares) + 1e-6))
         gradient.mul_(scale)
         for nu in self.nus:
             nu.slope *= scale
-
-    def give_back_(self) -> None:
-        """Bring the model and its optimizer to where this network is."""
-        count = self.optimizer.count
-        give_back_(
-            self.structure,
-            self.torch_optimizer,
-            self.buffers,
-            self.optimizer.names,
-            count,
-            self.nus,
-            self.units,
-            self.capacities,
-        )
-        if self.ordered:
-            for width in self.widths:
-                width.draw_(self.draw)
 
     # Widths
 
@@ -183,12 +186,13 @@ class Network:
             wanted.append(units)
         if wanted == self.units:
             return False
+        check_growth(self._moves(wanted), {group.name: group.width.max_units for group in self.structure.groups})
         self._resize(wanted)
         return True
 
     def _resize(self, wanted: list[int]) -> None:
         before, old = self.units, self.buffers
-        slots = [slots_for(units, self.structure.lead, kept) for units, kept in zip(wanted, self.slots, strict=True)]
+        slots = [slots_after(units, self.structure.lead, kept) for units, kept in zip(wanted, self.slots, strict=True)]
         fresh = None if slots == self.slots else self._allocate(slots, wanted)
         self._clear(before, wanted)
         self.units, self.slots = wanted, slots
@@ -211,21 +215,29 @@ class Network:
         draw_new_units_(self.structure, self.buffers, self.importances, before, wanted)
 
     def _allocate(self, slots: list[int], wanted: list[int]) -> Buffers:
+        moves = self._moves(wanted)
+        rows = 2 * (5 if self.ordered else 4)  # the model itself needs as much, when it gets the units back
+        weights = sum(inside * outside for inside, outside in self.structure.sizes(slots))
+        check_memory(moves, rows * weights * self.dtype.itemsize)
         try:
-            return self._buffers(slots)
+            return self._buffers(slots, self.buffers.rows)
         except (RuntimeError, MemoryError, TypeError) as error:
-            names = [group.name for group in self.structure.groups]
-            moves = map(Move, self.units, wanted, slots)
-            raise too_wide(dict(zip(names, moves, strict=True)), error) from error
+            raise too_wide(moves, error) from error
+
+    def _moves(self, wanted: list[int]) -> dict[str, Move]:
+        names = [group.name for group in self.structure.groups]
+        return dict(zip(names, map(Move, self.units, wanted, wanted), strict=True))
 
     def _clear(self, before: list[int], wanted: list[int]) -> None:
-        """Zero the weights, gradients and moments of units that are dropped."""
-        lead = self.structure.lead
+        """Zero the weights and moments of units that are dropped; the next backward pass zeroes their gradients."""
+        lead, rows = self.structure.lead, self.buffers.rows.keys() - self._rows_of_gradients()
         for layer, block in zip(self.structure.layers, self.buffers.arrays, strict=True):
-            if layer.makes is not None and wanted[layer.makes] < before[layer.makes]:
-                block[:, wanted[layer.makes] : before[layer.makes]] = 0
-            if layer.reads is not None and wanted[layer.reads] < before[layer.reads]:
-                block[:, :, lead + wanted[layer.reads] : lead + before[layer.reads]] = 0
+            makes, reads = layer.makes, layer.reads
+            for row in rows:
+                if makes is not None and wanted[makes] < before[makes]:
+                    block[row][wanted[makes] : before[makes]] = 0
+                if reads is not None and wanted[reads] < before[reads]:
+                    block[row][:, lead + wanted[reads] : lead + before[reads]] = 0
 
     def _use(self, buffers: Buffers, importances: Importances) -> None:
         self.buffers, self.importances = buffers, importances
@@ -235,9 +247,11 @@ class Network:
         self.factors = buffers.spread(self.recipe.factors)
         self.has_prior = isinstance(self.factors, Tensor) or self.factors != 0
 
-    def _buffers(self, slots: list[int]) -> Buffers:
-        rows = 5 if self.ordered else 4
-        return Buffers(self.structure.sizes(slots), self.structure.lead, self.dtype, rows=rows)
+    def _buffers(self, slots: list[int], rows: Iterable[int] = ()) -> Buffers:
+        return Buffers(self.structure.sizes(slots), self.structure.lead, self.dtype, rows)
+
+    def _rows_of_gradients(self) -> set[int]:
+        return {GRADIENT, PREFIX} if self.ordered else {GRADIENT}
 
     def _importances(self, units: list[int]) -> Importances:
         widths = [self.structure.groups[maker].width for maker in self.makers]

@@ -20,11 +20,13 @@ Options = Mapping[str, Any]
 class FlatOptimizer(ABC):
     """The update of all weights in one go, and that of a single number."""
 
-    #: What torch's optimizer calls the two moments, of which the second may be missing.
+    #: What torch's optimizer calls the moments.
     names: tuple[str, ...]
 
     def __init__(self, options: Options, count: int) -> None:
         self.options = options
+        #: The moments that the weights have.
+        self.moments = self.names
         self.lr = float(options["lr"])
         #: Updates so far.
         self.count = count
@@ -50,8 +52,9 @@ class FlatAdam(FlatOptimizer):
 
     def attach(self, buffers: Buffers, decay: float | Tensor) -> None:
         """See `FlatOptimizer`."""
-        self.weight, self.gradient = buffers.state[WEIGHT], buffers.state[GRADIENT]
-        self.first, self.second = buffers.state[FIRST], buffers.state[SECOND]
+        self.weight, self.gradient, self.first, self.second = (
+            buffers.rows[row] for row in (WEIGHT, GRADIENT, FIRST, SECOND)
+        )
         self.clock = torch.zeros(())
         self.clock_array = self.clock.numpy()  # to set it costs less than to fill the tensor
         self.decay = decay
@@ -119,9 +122,14 @@ class FlatSGD(FlatOptimizer):
 
     names = ("momentum_buffer",)
 
+    def __init__(self, options: Options, count: int) -> None:
+        super().__init__(options, count)
+        self.moments = self.names if options["momentum"] else ()
+
     def attach(self, buffers: Buffers, decay: float | Tensor) -> None:
         """See `FlatOptimizer`."""
-        self.weight, self.gradient, self.buffer = (buffers.state[row] for row in (WEIGHT, GRADIENT, FIRST))
+        self.weight, self.gradient = buffers.rows[WEIGHT], buffers.rows[GRADIENT]
+        self.buffer = buffers.rows.get(FIRST)
         self.decay = decay
 
     def update(self) -> None:
@@ -132,7 +140,7 @@ class FlatSGD(FlatOptimizer):
             step = torch.addcmul(step, self.weight, self.decay)
         elif self.decay:
             step = torch.add(step, self.weight, alpha=self.decay)
-        if momentum:
+        if self.buffer is not None:
             # The first step of all is not damped.
             damping = 1 - self.options["dampening"] if self.count > 1 else 1.0
             self.buffer.mul_(momentum).add_(step, alpha=damping)

@@ -7,7 +7,7 @@ batch has samples.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -36,41 +36,44 @@ class Between:
 class HiddenUnits:
     """A hidden layer's activations [slots, samples] on their way: z → h (activation) → m (dropout) → g (gate).
 
-    Steps that a network does not have share the tensor of the step before. The last one lies in `read`, below the row
-    of ones, where the next layer reads it.
+    A step that the network does not have, or that can be done in place, shares the tensor of the step before. The last
+    tensor lies in `memory`, below a row of ones, where the next layer reads it as `read`. `gradient` is memory for the
+    gradient that arrives from the layer above.
     """
 
     def __init__(
         self,
+        memory: Tensor,
+        gradient: Tensor,
         slots: int,
         capacity: int,
-        samples: int,
         lead: int,
         between: Between,
         column: Tensor | None,
-        df: Tensor,
-        whole: Tensor,
+        q: Tensor,
     ) -> None:
         def scratch() -> Tensor:
-            return torch.empty(slots, samples, dtype=whole.dtype)
+            return torch.empty_like(self.g)
 
         self.activation, self.keep = between.activation, 1 - between.dropout
-        #: The importances, as a column, if the gate is here; `df` takes their gradient.
-        self.column, self.df = column, df.numpy()
-        #: The gradient that arrives from the layer above: at the row of ones too, where nobody wants it.
-        self.whole, self.d = whole, whole[lead:]
-        self.read = torch.ones(lead + slots, samples, dtype=whole.dtype)
+        #: The importances, as a column, if the gate is here, and what takes their q.
+        self.column, self.q = column, q.numpy()
+        self.read = memory[: lead + slots]
         self.read_t = self.read.t()
-        has_dropout = between.dropout > 0
         self.g = self.read[lead:]
-        self.m = self.g if column is None else scratch()
+        #: At the row of ones too, where nobody wants it.
+        self.whole = gradient[: lead + slots]
+        self.d = self.whole[lead:]
+        has_dropout = between.dropout > 0
+        in_place = column is None or (self.activation.by_sign and not has_dropout)
+        self.m = self.g if in_place else scratch()
         self.h = scratch() if has_dropout else self.m
         self.z = scratch() if self.activation.keeps_input else self.h
-        self.arrays = self.d.numpy(), self.m.numpy()
-        self.mask = scratch() if has_dropout else None
-        self.noise = torch.empty(samples, capacity, dtype=whole.dtype) if has_dropout else None
+        self.arrays = self.d.numpy(), self.g.numpy()
+        self.mask = scratch().zero_() if has_dropout else None
+        self.noise = torch.empty(memory.shape[1], capacity, dtype=memory.dtype) if has_dropout else None
         #: The mask of the slots that the model has too; others are inert.
-        self.drawn = torch.empty(0) if self.mask is None else self.mask.zero_()[:capacity]
+        self.drawn = torch.empty(0) if self.mask is None else self.mask[:capacity]
 
     def forward(self) -> Tensor:
         """What the next layer reads, given z."""
@@ -84,10 +87,10 @@ class HiddenUnits:
         return self.read
 
     def backward(self) -> Tensor:
-        """dL/dz in place of dL/dg, and the gradient of the importances if the gate is here."""
+        """dL/dz in place of dL/dg, and q if the gate is here."""
         d = self.d
         if self.column is not None:
-            dot_rows(*self.arrays, out=self.df)
+            dot_rows(*self.arrays, out=self.q)
             torch.mul(d, self.column, out=d)
         if self.mask is not None:
             torch.mul(d, self.mask, out=d)
@@ -98,16 +101,16 @@ class HiddenUnits:
 class Weights:
     """A layer's weight and gradient, with the gate if it is on the weight."""
 
-    def __init__(self, block: Tensor, samples: int, row: Tensor | None, df: Tensor | None) -> None:
-        self.weight, self.gradient = block[WEIGHT], block[GRADIENT]
-        self.mm = product_for(self.weight.numel() * samples, block.dtype)
-        #: The importances, as a row, if the gate is here; `df` takes their gradient.
+    def __init__(self, weight: Tensor, gradient: Tensor, samples: int, row: Tensor | None, q: Tensor | None) -> None:
+        self.weight, self.gradient = weight, gradient
+        self.mm = product_for(weight.numel() * samples, weight.dtype)
+        #: The importances, as a row, if the gate is here, and what takes their q.
         # A gated weight is small, so NumPy gates it.
         self.row: Array | None = None if row is None else row.numpy()
-        self.df: Array | None = None if df is None else df.numpy()
-        self.used = self.weight if row is None else torch.empty_like(self.weight)
+        self.q: Array | None = None if q is None else q.numpy()
+        self.used = weight if row is None else torch.empty_like(weight)
         self.used_t = self.used.t()
-        self.arrays = self.weight.numpy(), self.gradient.numpy(), self.used.numpy()
+        self.arrays = weight.numpy(), gradient.numpy(), self.used.numpy()
 
     def forward(self, x: Tensor, out: Tensor) -> None:
         """The product with the inputs."""
@@ -120,8 +123,8 @@ class Weights:
         self.mm(d, x_t, out=self.gradient)
         if self.row is not None:
             weight, gradient, _ = self.arrays
-            np.add.reduce(weight * gradient, 0, out=self.df)
             np.multiply(gradient, self.row, out=gradient)
+            np.add.reduce(weight * gradient, 0, out=self.q)
         if whole is not None:
             self.mm(self.used_t, d, out=whole)
 
@@ -135,33 +138,34 @@ class Passes:
 
     def __init__(
         self,
-        blocks: Sequence[Tensor],
+        blocks: Sequence[Mapping[int, Tensor]],
         lead: int,
         importances: Importances,
         between: Between,
         capacities: Sequence[int],
         samples: int,
     ) -> None:
-        self.samples, f, df = samples, importances.f, importances.df
-        most, dtype = max(block.shape[1] for block in blocks), blocks[0].dtype
-        # The gradients of two neighbouring layers are alive at a time.
-        gradients = torch.empty(2, lead + most, samples, dtype=dtype)
+        self.samples, f, q = samples, importances.f, importances.q
+        dtype, outputs = f.dtype, [len(block[WEIGHT]) for block in blocks]
         self.weights: list[Weights] = []
         self.hidden: list[HiddenUnits] = []
         for number, block in enumerate(blocks):
-            on_weight = number > 0 and block.shape[1] < samples
-            read = slice(block.shape[2])
-            gate = (f[number - 1, read], df[number - 1, read]) if on_weight else (None, None)
-            self.weights.append(Weights(block, samples, *gate))
-        for number, (block, above) in enumerate(itertools.pairwise(blocks)):
-            slots = block.shape[1]
-            units = slice(lead, lead + slots)
-            column = f[number, units, None] if above.shape[1] >= samples else None
-            whole = gradients[number % 2, : lead + slots]
-            self.hidden.append(
-                HiddenUnits(slots, capacities[number], samples, lead, between, column, df[number, units], whole)
-            )
-        self.z = torch.empty(blocks[-1].shape[1], samples, dtype=dtype)
+            on_weight = number > 0 and outputs[number] < samples
+            read = slice(block[WEIGHT].shape[1])
+            gate = (f[number - 1, read], q[number - 1, read]) if on_weight else (None, None)
+            self.weights.append(Weights(block[WEIGHT], block[GRADIENT], samples, *gate))
+        # Once the backward pass is past a layer, nobody reads its activations. The gradient of the layer below takes
+        # their memory, from the row after the ones on. The last hidden layer has none above it and gets its own memory.
+        rows = [max(slots, lead + below) for below, slots in itertools.pairwise([0, *outputs[:-1]])]
+        memories = [torch.ones(lead + number, samples, dtype=dtype) for number in rows]
+        gradients = [memory[lead:] for memory in memories[1:]]
+        gradients.append(torch.empty(lead + outputs[-2], samples, dtype=dtype))
+        for number, (memory, gradient) in enumerate(zip(memories, gradients, strict=True)):
+            units = slice(lead, lead + outputs[number])
+            column = f[number, units, None] if outputs[number + 1] >= samples else None
+            where = outputs[number], capacities[number], lead
+            self.hidden.append(HiddenUnits(memory, gradient, *where, between, column, q[number, units]))
+        self.z = torch.empty(outputs[-1], samples, dtype=dtype)
         self.downwards = list(zip(self.weights[1:], self.hidden, strict=True))[::-1]
 
     def forward(self, x: Tensor) -> Tensor:

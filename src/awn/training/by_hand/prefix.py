@@ -43,6 +43,7 @@ class Prefixes:
         if key not in self._made:
             self._made[key] = self._make(slots, capacities, batch.target.shape[1])
         passes, gradients = self._made[key]
+        self.importances.q.zero_()  # a longer prefix may have left entries that this one does not write
         loss = term.loss(passes.forward(batch.x), batch)
         passes.backward(term.d.mul_(0.5), batch.x_t)
         for whole, part in gradients:
@@ -58,8 +59,8 @@ class Prefixes:
         sizes = zip(self.structure.sizes(slots), self.buffers.sizes, strict=True)
         parts = self.buffers.prefix([(min(out, most), min(into, room)) for (out, into), (most, room) in sizes])
         gradients = [
-            (block[GRADIENT, : part.shape[1], : part.shape[2]], part[GRADIENT])
-            for block, part in zip(whole, parts, strict=True)
+            (block[GRADIENT][: part.shape[0], : part.shape[1]], part)
+            for block, part in zip(whole, (block[GRADIENT] for block in parts), strict=True)
         ]
         return Passes(parts, self.buffers.lead, self.importances, self.between, capacities, samples), gradients
 
