@@ -463,7 +463,14 @@ class _Stop(Callback):
 
 
 def run_fit(
-    rank: int, ranks: int, folder: str, epochs: int, resume: bool = False, stop: int = 99, **options: Any
+    rank: int,
+    ranks: int,
+    folder: str,
+    epochs: int,
+    resume: bool = False,
+    stop: int = 99,
+    choose: Any = None,
+    **options: Any,
 ) -> dict[str, Any]:
     """`awn.training.fit` on a number of samples that no number of ranks divides."""
     bare = build(**options)
@@ -474,14 +481,16 @@ def run_fit(
         samples(101),
         samples(30, seed=1),
         loss=lambda output, y, weight: F.mse_loss(output, y),
-        options=FitOptions(epochs=epochs, batch_size=14, width_lr=0.05, patience=None, clip=1.0, choose=None),
+        options=FitOptions(epochs=epochs, batch_size=14, width_lr=0.05, patience=None, clip=1.0, choose=choose),
         callbacks=[callback],
         folder=folder or None,
         resume=resume,
     )
     state = {name: value for name, value in bare.state_dict().items() if isinstance(value, Tensor)}
     rows = [{key: value for key, value in row.items() if key != "seconds"} for row in history]
-    return {"rows": rows, "state": flat(state), "called": callback.called, "training": whole.training}
+    chosen = history.choice.widths if history.choice else None
+    found = {"rows": rows, "state": flat(state), "called": callback.called, "training": whole.training}
+    return {**found, "chosen": chosen, "widths": awn.widths(whole)}
 
 
 def tiny_batches(rank: int, ranks: int) -> None:

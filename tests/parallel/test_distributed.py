@@ -268,6 +268,16 @@ def test_a_resumed_fit_with_dropout_is_the_uninterrupted_one(ranks: Ranks, tmp_p
     assert whole[0]["state"] == whole[1]["state"], "the statistics of batch norms too"
 
 
+def test_rank_0_chooses_the_width_for_all(ranks: Ranks) -> None:
+    (alone,) = ranks.run(rank_cases.run_fit, 1, 1, "", 4, choose="smallest")
+    first, second = ranks.run(rank_cases.run_fit, 2, 2, "", 4, choose="smallest")
+    assert sum(alone["chosen"].values()) < sum(alone["rows"][-1]["widths"].values())
+    assert first["chosen"] == first["widths"] == second["widths"] == alone["widths"]
+    assert second["chosen"] is None
+    assert first["state"] == second["state"]
+    assert close(first["state"], alone["state"])
+
+
 def test_batches_smaller_than_the_ranks_are_refused(ranks: Ranks) -> None:
     for told in ranks.run(rank_cases.tiny_batches, 3, 3):
         assert isinstance(told, awn.AwnError)
@@ -277,7 +287,7 @@ def test_batches_smaller_than_the_ranks_are_refused(ranks: Ranks) -> None:
 def test_the_command_under_torchrun(ranks: Ranks, tmp_path: Path) -> None:
     table = str(Path(__file__).parents[2] / "examples" / "tables" / "breast_cancer.csv")
     config = tmp_path / "c.json"
-    config.write_text('{"choose": null}')  # several processes do not choose
+    config.write_text('{"choose": null}')  # a single process chooses over folds
     words = ["fit", table, "--target", "diagnosis", "--epochs", "3", "--no-compare", "--json"]
     words += ["--config", str(config), "--out"]
     (first, second) = ranks.run(rank_cases.command, 2, 2, free_port(), [*words, str(tmp_path / "two")], joined=False)

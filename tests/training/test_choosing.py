@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import math
-
 import pytest
 import torch
 from torch import nn
@@ -116,14 +113,13 @@ def test_without_a_choice_the_best_epoch_is_kept():
     assert kept_epoch(epochs, stop_by="score") == 1
 
 
-def test_several_processes_say_that_nothing_is_chosen(caplog):
-    from awn.training.loop import _chooses
-
-    network = model()
-    run = Run(network, TRAIN, options(), None, None, prior=awn.Prior(), budget=None)
-    assert _chooses(run)
-    run.parallel = nn.Module()
-    with caplog.at_level(logging.INFO, logger="awn.training.loop"):
-        assert not _chooses(run)
-    assert "several processes" in caplog.text
-    assert math.isfinite(run.best["slack"])
+def test_the_option_ordered_trains_as_a_model_made_with_it_does():
+    made, told = model(), model()
+    for group in awn.core.groups.find_groups(made):
+        group.width.ordered = 0.5
+    fit(made, TRAIN, VALIDATION, loss=LOSS, options=options(epochs=3))
+    fit(told, TRAIN, VALIDATION, loss=LOSS, options=options(epochs=3, ordered=0.5))
+    assert awn.widths(made) == awn.widths(told)
+    assert all(map(torch.equal, made.parameters(), told.parameters()))
+    with pytest.raises(awn.AwnError, match="ordered"):
+        options(ordered=1.5)

@@ -20,6 +20,20 @@ from awn.parallel.unwrap import unwrapped
 _TOO_MANY_UNUSED = 10
 
 
+def order_(model: nn.Module, share: float) -> None:
+    """Set the share of the training steps that also use a prefix, in every layer.
+
+    >>> import awn
+    >>> model = awn.AdaptiveMLP(2, 2)
+    >>> order_(model, 0.5)
+    >>> model.hidden[0].width.ordered
+    0.5
+    """
+    for group in find_groups(model):
+        group.width.ordered = float(share)
+        group.width.draw_(group.width.draw)
+
+
 def draw_prefix_(groups: Sequence[WidthGroup]) -> None:
     """Draw the prefix of the next step, tied over all layers. `resize_` calls it.
 

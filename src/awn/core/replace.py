@@ -7,6 +7,7 @@ Parameter as long as an earlier loss is alive. Slots of inert units hold zeros, 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -15,12 +16,17 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from awn.basics.memory import available_memory
 from awn.core.groups import WidthGroup
 from awn.core.initialise import GovernedAxes, active_inputs, draw_new_units
 from awn.errors import AwnError, ResizeError
 from awn.parallel.collectives import share_
 
 State: TypeAlias = dict[str, Any]
+#: In one resize, a layer without `max_units` may grow to this multiple of its units, or to `ALWAYS_ALLOWED` units.
+LARGEST_GROWTH, ALWAYS_ALLOWED = 8, 4096
+# Smaller changes are made without asking the system how much memory is left.
+_UNCHECKED_BYTES = 2**28
 
 
 @dataclass(frozen=True)
@@ -51,6 +57,7 @@ def prepare(
 ) -> Prepared:
     """Make the new tensors and set the widths; a failure leaves everything as it was."""
     before = [(group.width, group.width.snapshot()) for group in groups if group.name in moves]
+    check_memory(moves, _needed(tensors, optimizers, moves))
     try:
         new = {
             tensor: _fresh(tensor, axes, moves) for tensor, axes in tensors.items() if _reshapes(tensor, axes, moves)
@@ -79,13 +86,35 @@ def prepare(
         raise too_wide(moves, error) from error
 
 
+def check_growth(moves: Mapping[str, Move], bounds: Mapping[str, int | None]) -> None:
+    """Refuse to let a layer without `max_units` grow many times over in one resize.
+
+    A step that multiplies a width is no longer learning: ν has diverged, and the next steps would take all memory.
+    """
+    for name, move in moves.items():
+        most = max(LARGEST_GROWTH * move.before, ALWAYS_ALLOWED)
+        if bounds[name] is None and move.after > most:
+            raise ResizeError(
+                f"layer {name!r} would grow from {move.before:,} to {move.after:,} units in one resize; without "
+                f"max_units, at most {most:,} are allowed. ν has probably diverged. Lower the learning rate of ν "
+                "(width_lr), clip gradients, or set max_units. An interrupted run can be resumed with max_units set."
+            )
+
+
+def check_memory(moves: Mapping[str, Move], needed: int) -> None:
+    """Refuse a change that needs more memory than is left, before the system ends the process for it."""
+    left = available_memory() if needed > _UNCHECKED_BYTES else None
+    if left is not None and needed > left:
+        raise too_wide(moves, MemoryError(f"{needed:,} bytes are needed, and {left:,} are left"))
+
+
 def too_wide(moves: Mapping[str, Move], error: BaseException) -> ResizeError:
     """The error that says which layer torch could not make tensors for."""
     widest = max(moves, key=lambda name: moves[name].after)
     return ResizeError(
         f"layer {widest!r} cannot be resized to {moves[widest].after:,} units; it stays at {moves[widest].before}. "
-        "If memory is short, set max_units or lower the learning rate of ν (width_lr). Torch says: "
-        + str(error).splitlines()[0]
+        "If memory is short, set max_units or lower the learning rate of ν (width_lr). An interrupted run can be "
+        f"resumed with max_units set. Reason: {str(error).splitlines()[0]}"
     )
 
 
@@ -120,6 +149,15 @@ def _refuse_late_gradient(replaced: Tensor) -> None:
         f"a gradient arrives at a Parameter of shape {tuple(replaced.shape)} that a resize has replaced since the loss "
         "was computed. Call resize_ between an optimizer's step and the next forward, not between a forward and its "
         "backward."
+    )
+
+
+def _needed(tensors: Mapping[Tensor, GovernedAxes], optimizers: Sequence[Optimizer], moves: Mapping[str, Move]) -> int:
+    """The bytes of the new tensors on the CPU, with their gradients and the optimizers' states."""
+    copies = 2 + 2 * len(optimizers)
+    shapes = {tensor: _new_shape(tensor, axes, moves) for tensor, axes in tensors.items() if tensor.is_cpu}
+    return copies * sum(
+        math.prod(shape) * tensor.element_size() for tensor, shape in shapes.items() if shape != list(tensor.shape)
     )
 
 

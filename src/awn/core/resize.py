@@ -18,7 +18,7 @@ from awn.core.gate import Gate, gates_of
 from awn.core.groups import WidthGroup, check_layers, non_finite_tensors, require_groups
 from awn.core.optimizers import Optimizers, check_optimizers, check_prior_decay, list_optimizers, warn_of_decay
 from awn.core.ordered import draw_prefix_
-from awn.core.replace import Move, clear_slots_, commit_, prepare
+from awn.core.replace import Move, check_growth, clear_slots_, commit_, prepare
 from awn.errors import ArgumentError, NonFiniteError
 from awn.parallel.collectives import check_in_step
 from awn.parallel.ddp import check_parallel, rewrap_, spare_
@@ -61,6 +61,7 @@ def resize_(
     catch_up_(model, groups, optimizers)
     targets = {group.name: units for group, (units, _) in zip(groups, settled or (), strict=False)}
     moves = _plan(groups, targets, {}) if targets else {}
+    check_growth(moves, {group.name: group.width.max_units for group in groups})
     _keep_in_step(model, groups, moves)
     if settled is None:
         draw_prefix_(groups)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -16,6 +17,8 @@ from torch import Tensor, nn
 
 from awn.errors import AwnError, RankError
 from awn.parallel.unwrap import parallel_of
+
+T = TypeVar("T")
 
 
 def rank_of(model: nn.Module) -> int:
@@ -93,6 +96,23 @@ def told(model: nn.Module, numbers: Callable[[], Sequence[float]], how_many: int
     share_(parallel, [shared])
     heard: list[float] = shared.tolist()
     return heard
+
+
+def object_of_first(model: nn.Module, make: Callable[[], T]) -> T:
+    """Make an object on rank 0 and send it to all ranks. The others wait.
+
+    >>> object_of_first(nn.Linear(2, 2), lambda: {"units": 3})
+    {'units': 3}
+    """
+    parallel = parallel_of(model)
+    if parallel is None:
+        return make()
+    box: list[Any] = [make() if rank_of(parallel) == 0 else None]
+    first = dist.get_global_rank(parallel.process_group, 0)
+    with reaching_all(parallel):
+        dist.broadcast_object_list(box, first, group=parallel.process_group, device=parallel.device)
+    made: T = box[0]
+    return made
 
 
 def average_(model: nn.Module, tensor: Tensor) -> Tensor:

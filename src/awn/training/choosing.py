@@ -5,13 +5,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.optim import Optimizer
 
 from awn.core.groups import find_groups
-from awn.core.state import load_state_dict_
 from awn.smaller.choose import Choice, choose
 from awn.smaller.readers import find_readers
 from awn.training.data import Data
@@ -39,26 +38,18 @@ def choose_width(
     )
 
 
-def cut_and_tune_(
-    model: nn.Module,
-    choice: Choice[nn.Module],
-    validation: Data,
-    *,
-    loss: Loss,
-    fine_tune_: Callable[[nn.Module], object],
-    optimizer: Optimizer | None = None,
-) -> None:
-    """Cut a model to the chosen size, and fine-tune it with widths that stay.
+def cut_and_tuned(
+    choice: Choice[nn.Module], validation: Data, *, loss: Loss, fine_tune_: Callable[[nn.Module], object]
+) -> dict[str, Any]:
+    """The state dict of the model at the chosen size, fine-tuned with widths that stay.
 
     `fine_tune_` trains a network in place; its result is kept if the validation loss is lower than before.
     """
-    if choice.chosen > 0:
-        cut, tuned = choice.model(), choice.model()
-        with _pinned(tuned):
-            fine_tune_(tuned)
-        best = min(cut, tuned, key=lambda network: mean_loss(network.eval(), validation, loss))
-        load_state_dict_(model, best.state_dict(), optimizer)
-    model.eval()
+    cut, tuned = choice.model(), choice.model()
+    with _pinned(tuned):
+        fine_tune_(tuned)
+    best = min(cut, tuned, key=lambda network: mean_loss(network.eval(), validation, loss))
+    return best.state_dict()
 
 
 def tuning_options(options: FitOptions) -> FitOptions:

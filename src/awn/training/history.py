@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from awn.errors import CheckpointError
+from awn.files.read import parse_json
 from awn.files.write import write_files
 from awn.smaller.choose import Choice
 
@@ -51,6 +52,11 @@ class History:
         return best[-1] if best else len(self.rows)
 
     @property
+    def kept(self) -> EpochRow:
+        """The row of the kept epoch."""
+        return self.rows[self.kept_epoch - 1]
+
+    @property
     def path(self) -> str:
         """How the last epoch was trained: "by hand", without autograd, or "autograd".
 
@@ -75,9 +81,13 @@ class History:
     def load(cls, path: str | Path) -> History:
         """Read a file that `save`, or a run with a folder, wrote."""
         try:
-            return cls([json.loads(line) for line in Path(path).read_text(encoding="utf-8").splitlines()])
-        except (OSError, ValueError) as error:
+            lines = Path(path).read_bytes().splitlines()
+        except OSError as error:
             raise CheckpointError(f"{path} is not a readable history: {error}") from None
+        rows = [parse_json(line, f"{path} is not a readable history: line {at}") for at, line in enumerate(lines, 1)]
+        if not all(isinstance(row, dict) for row in rows):
+            raise CheckpointError(f"{path} is not a readable history: each line must be an object.")
+        return cls(rows)
 
 
 def json_line(row: EpochRow) -> bytes:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -19,15 +20,16 @@ from awn.basics.random_states import random_states, set_random_states
 from awn.core.groups import find_groups
 from awn.core.ordered import draw_prefix_
 from awn.core.resize import resize_
+from awn.core.state import load_state_dict_
 from awn.errors import ArgumentError, NonFiniteError
 from awn.loss.budget import Budget
 from awn.loss.objective import objective, terms
 from awn.loss.ordered import ordered_loss
 from awn.loss.prior import Prior, weight_term
-from awn.parallel.collectives import average_, reaching_all, told
+from awn.parallel.collectives import average_, object_of_first, reaching_all, told
 from awn.smaller.held_out import HeldOut
 from awn.training.callbacks import Callback
-from awn.training.choosing import choose_width, cut_and_tune_, tuning_options
+from awn.training.choosing import choose_width, cut_and_tuned, tuning_options
 from awn.training.data import Data
 from awn.training.denormals import flush_denormals
 from awn.training.evaluate import Loss, Score, score_and_loss
@@ -67,7 +69,8 @@ def fit(
     another one uses its own learning rates. The random states of torch, NumPy and Python are restored at the end.
 
     With a DistributedDataParallel, pass all samples on every rank; each takes its part of every batch. Rank 0
-    evaluates, runs callbacks and writes files. A resumed run may have another number of ranks.
+    evaluates, chooses the width, runs callbacks and writes files. `history.choice` is None on the other ranks. A
+    resumed run may have another number of ranks.
 
     >>> import awn
     >>> x = torch.randn(64, 2)
@@ -89,11 +92,8 @@ def fit(
             _run_epoch(run, validation, loss, score, prior, budget, callbacks)
         run.finish()
         if validation is not None and _chooses(run):
-            choice = choose_width(run.model, train.x, validation, loss=loss, score=score, seed=options.seed)
-            again = tuning_options(options)
-            tune = partial(fit, train=train, validation=validation, loss=loss, options=again, prior=prior)
-            cut_and_tune_(run.model, choice, validation, loss=loss, fine_tune_=tune, optimizer=run.optimizer)
-            progress.history.choice = choice
+            choose = partial(_choose, run, validation, loss, score, prior)
+            load_state_dict_(run.parallel, object_of_first(run.parallel, choose), run.optimizer)
         for callback in callbacks:
             callback.on_fit_end(progress)
     return progress.history
@@ -126,12 +126,20 @@ def _run_epoch(
 
 def _chooses(run: Run) -> bool:
     """Whether the trained model is to be cut to the smallest size that is as good."""
-    if run.options.choose != "smallest" or not run.learns_width or any(one.chooses_width for one in run.callbacks):
-        return False
-    if run.parallel is not run.model:
-        _log.info("the width is not chosen, because several processes train; call awn.choose on the trained model")
-        return False
-    return True
+    by_callback = any(one.chooses_width for one in run.callbacks)
+    return run.options.choose == "smallest" and run.learns_width and not by_callback
+
+
+def _choose(run: Run, validation: Data, loss: Loss, score: Score | None, prior: Prior) -> dict[str, Any]:
+    """Choose the width, and return the state dict of the network at that width, fine-tuned."""
+    train, options = run.train, run.options
+    choice = choose_width(run.model, train.x, validation, loss=loss, score=score, seed=options.seed)
+    run.progress.history.choice = choice
+    if choice.chosen == 0:
+        return run.model.state_dict()
+    again = tuning_options(options)
+    tune = partial(fit, train=train, validation=validation, loss=loss, options=again, prior=prior)
+    return cut_and_tuned(choice, validation, loss=loss, fine_tune_=tune)
 
 
 def _choose_path(run: Run, loss: Loss, callbacks: Sequence[Callback]) -> str:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from awn.basics.checks import check_units
+from awn.basics.checks import check_number, check_share, check_units
 from awn.errors import ArgumentError
 from awn.training.history import EpochRow
 from awn.training.schedule import Cosine, Plateau, Schedule
@@ -36,6 +35,7 @@ class FitOptions:
     needed. `choose="smallest"` cuts an adaptive model after training to the smallest size that is as good on the
     validation set, see `awn.choose`, and fine-tunes it. "epoch" does not cut, but of epochs whose validation loss is as
     good as the lowest it keeps one with a clearly smaller network, as "smallest" does, too. None keeps the best epoch.
+    `ordered` is the share of the steps that also train a random prefix of the units; None leaves it to the model.
 
     >>> FitOptions(epochs=50, schedule="cosine").lr
     0.01
@@ -56,18 +56,19 @@ class FitOptions:
     seed: int = 0
     by_hand: bool | None = None
     choose: Chooses | None = "smallest"
+    ordered: float | None = None
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size", "resize_every"):
             check_units(name, getattr(self, name))
+        if self.ordered is not None:
+            check_share("ordered", self.ordered)
         if self.patience is not None:
             check_units("patience", self.patience)
         for name in ("lr", "width_lr", "clip"):
-            number = getattr(self, name)
-            if number is not None and not (math.isfinite(number) and number > 0):
-                raise ArgumentError(f"{name} must be a finite number above 0, got {number}.")
-        if not (math.isfinite(self.weight_decay) and self.weight_decay >= 0):
-            raise ArgumentError(f"weight_decay must be a finite number of at least 0, got {self.weight_decay}.")
+            if getattr(self, name) is not None:
+                check_number(name, getattr(self, name))
+        check_number("weight_decay", self.weight_decay, or_equal=True)
         if not isinstance(self.schedule, Schedule) and self.schedule not in get_args(ScheduleName):
             names = ", ".join(get_args(ScheduleName))
             raise ArgumentError(f"schedule must be one of {names}, or a Schedule; got {self.schedule!r}.")

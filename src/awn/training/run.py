@@ -17,10 +17,12 @@ from torch.optim import Adam, Optimizer
 
 from awn.basics.plain import to_plain
 from awn.core.groups import find_groups
+from awn.core.ordered import order_
 from awn.core.state import load_state_dict_
 from awn.core.width import as_options
 from awn.errors import ArgumentError, CheckpointError, RankError
 from awn.files.run_file import read_extra, resume_run_, save_run
+from awn.files.write import names_file
 from awn.loss.budget import Budget
 from awn.loss.param_groups import param_groups
 from awn.loss.prior import Prior
@@ -32,6 +34,7 @@ from awn.training.callbacks import Callback, Progress
 from awn.training.data import Data, checksum
 from awn.training.history import EpochRow, History, json_line
 from awn.training.options import FitOptions
+from awn.training.run_schema import check_run_state
 
 # Often enough that a killed run loses little, seldom enough that writing costs nothing beside training.
 _SECONDS_BETWEEN_CHECKPOINTS = 5.0
@@ -58,6 +61,8 @@ class Run:
         self.rank, self.ranks = rank_of(model), ranks_of(model)
         model = unwrapped(model)
         self.learns_width = bool(find_groups(model))
+        if options.ordered is not None:
+            order_(model, options.ordered)
         #: Whether some steps use a prefix of the units besides the whole network.
         self.ordered = any(group.width.ordered for group in find_groups(model))
         if optimizer is None:
@@ -109,17 +114,20 @@ class Run:
         All ranks shuffle alike, and each takes its part of every batch. The second value is the size of the part
         relative to an equal share. The loss is multiplied by it, so that the mean over ranks is the batch mean.
         """
-        samples = len(self.train.y)
-        number = math.ceil(samples / self.options.batch_size)
-        if samples // number < self.ranks:
+        order, number = self.shuffled()
+        if len(order) // number < self.ranks:
             raise ArgumentError(
-                f"batches of {samples // number} samples cannot be split over {self.ranks} ranks. Increase batch_size, "
-                "or use fewer ranks."
+                f"batches of {len(order) // number} samples cannot be split over {self.ranks} ranks. Increase "
+                "batch_size, or use fewer ranks."
             )
-        order = torch.randperm(samples, generator=self.shuffling).to(self.train.x.device)
-        for rows in order.tensor_split(number):
+        for rows in order.to(self.train.x.device).tensor_split(number):
             own = rows if self.ranks == 1 else rows.tensor_split(self.ranks)[self.rank]
             yield own, len(own) * self.ranks / len(rows)
+
+    def shuffled(self) -> tuple[Tensor, int]:
+        """The order of the samples in the next epoch, and the number of its batches."""
+        samples = len(self.train.y)
+        return torch.randperm(samples, generator=self.shuffling), math.ceil(samples / self.options.batch_size)
 
     def draw_apart(self) -> None:
         """Give the ranks different random numbers, for dropout.
@@ -171,7 +179,8 @@ class Run:
         if row["score"] is not None and patience is not None and progress.epoch - self.best["since"] >= patience:
             progress.stop = True
         if self.folder is not None and self.rank == 0:
-            with (self.folder / "history.jsonl").open("ab") as file:
+            path = self.folder / "history.jsonl"
+            with names_file(path), path.open("ab") as file:
                 file.write(json_line(row))
 
     def _keep_if_best(self, row: EpochRow, error: Callable[[], float]) -> bool:
@@ -258,7 +267,8 @@ class Run:
         share_(self.parallel, self.model.buffers())  # the batch-norm statistics of the ranks differ
         self.parallel.eval()
 
-    def _check_same(self, path: Path, extra: dict[str, Any]) -> None:
+    def _check_same(self, path: Path, extra: Any) -> None:
+        check_run_state(extra, str(path))
         now, before = self._settings, dict(extra["settings"])
         if self.options.schedule != "cosine":
             before["epochs"] = self.options.epochs  # a run may be extended, unless its schedule depends on the end
@@ -268,12 +278,17 @@ class Run:
                 f"{path} belongs to a run with other settings ({', '.join(changed)}), so it cannot be resumed with "
                 "these. Resume with the same settings, or start a new run in another folder."
             )
+        state = extra["best"]["state"]
+        if state is not None and state.keys() != self.model.state_dict().keys():
+            raise CheckpointError(f"{path} is damaged: its best state belongs to another model. Restore the file.")
 
 
 def _architecture(model: nn.Module) -> str:
-    """The architecture of a model, independent of its weights and widths."""
+    """The architecture of a model, independent of its weights, widths and `max_units`."""
     groups = find_groups(model)
-    learned = [(group.name, group.width.family, as_options(group.width)) for group in groups]
+    # A run that ran out of memory may be resumed with a lower bound.
+    options = [{**as_options(group.width), "max_units": None} for group in groups]
+    learned = [(group.name, group.width.family, own) for group, own in zip(groups, options, strict=True)]
     if isinstance(model, AdaptiveMLP):
         return f"{model.options} {learned}"
     return f"{type(model).__name__} {learned}" if groups else repr(model)

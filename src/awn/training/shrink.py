@@ -19,6 +19,7 @@ from awn.parallel.torchrun import several_ranks
 from awn.parallel.unwrap import unwrapped
 from awn.smaller.remove import prune_
 from awn.training.callbacks import Callback, Progress
+from awn.training.run_schema import check_shrink_state
 
 _log = logging.getLogger(__name__)
 #: Whether a metric is better when lower or when higher.
@@ -147,6 +148,7 @@ class Shrink(Callback):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore the state of a checkpoint. Then call `resume_` with the model."""
+        check_shrink_state(state_dict)
         self._state = dict(state_dict)
 
     def resume_(self, model: nn.Module) -> None:
