@@ -48,7 +48,14 @@ class NonFiniteError(AwnError, ArithmeticError):
     """A loss, a weight or a learned width that is not finite."""
 
 
-class CheckpointError(AwnError, ValueError):
+class FileError(AwnError, ValueError):
+    """A file that cannot be read: missing, damaged, edited, too large, or written by something else.
+
+    Whatever is in a file, awn reads it or raises this error.
+    """
+
+
+class CheckpointError(FileError):
     """A file or a state dict that cannot be read, or does not belong to the model."""
 
 
@@ -56,9 +63,13 @@ class MissingExtraError(AwnError, ImportError):
     """An optional dependency that is not installed."""
 
 
-class TableError(AwnError, ValueError):
+class TableError(FileError):
     """A table that cannot be read, or a column of it that cannot be used."""
 
 
 class DataError(AwnError, OSError):
     """A public data set that is missing, or whose file has the wrong content."""
+
+
+class ColumnWarning(UserWarning):
+    """Columns of a table that are left out: free text and identifiers."""

@@ -16,7 +16,8 @@ from safetensors.torch import save_file
 from torch import nn
 
 import awn
-from awn.files.write import json_file, read_tensors, tensor_file, unfinished_name, write_files
+from awn.files.read import read_tensors
+from awn.files.write import json_file, tensor_file, unfinished_name, write_files
 from cases import assert_same
 
 TENSORS = {

@@ -11,7 +11,10 @@ from awn.errors import ArgumentError
 
 def check_number(name: str, value: Any, *, above: float = 0.0, or_equal: bool = False) -> None:
     """Raise unless `value` is a finite number above a bound; with `or_equal`, the bound itself is allowed."""
-    number = float(value) if isinstance(value, Real) else math.nan
+    try:
+        number = float(value) if isinstance(value, Real) else math.nan
+    except OverflowError:  # a whole number beyond the range of floats
+        number = math.inf
     if not (math.isfinite(number) and (number > above or (or_equal and number == above))):
         bound = f"of at least {above:g}" if or_equal else f"above {above:g}"
         raise ArgumentError(f"{name} must be a finite number {bound}, got {value!r}.", argument=name)

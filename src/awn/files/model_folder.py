@@ -6,8 +6,8 @@ The folder has `model.safetensors`, which is complete, and `config.json`, its de
 from __future__ import annotations
 
 import dataclasses
-import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +19,13 @@ from awn.core.groups import connect_, find_groups, is_width_entry, require_group
 from awn.core.importance import Exponential, Importance, PowerLaw, Sigmoid
 from awn.core.state import check_shapes, follow_state_dicts_, load_state_dict_
 from awn.core.width import Width, as_options
-from awn.errors import CheckpointError
-from awn.files.write import json_file, read_tensors, tensor_file, unfinished_name, write_files
+from awn.errors import AwnError, CheckpointError
+from awn.files.model_schema import FORMAT, Config, read_description
+from awn.files.read import read_json, read_tensors
+from awn.files.write import json_file, tensor_file, unfinished_name, write_files
 from awn.nn.mlp import AdaptiveMLP
 from awn.parallel.collectives import rank_of
 from awn.parallel.unwrap import unwrapped
-
-FORMAT = 1
-Config = dict[str, Any]
 
 
 def save(model: nn.Module, folder: str | Path) -> None:
@@ -61,7 +60,21 @@ def load(folder: str | Path, model: nn.Module | None = None, *, families: Iterab
     >>> awn.widths(awn.load(folder))
     {'hidden.0': 20}
     """
-    return rebuild(*read_model(folder), model, families=families)
+    tensors, config = read_model(folder)
+    with damage_named(folder):
+        return rebuild(tensors, config, model, families=families)
+
+
+@contextmanager
+def damage_named(folder: str | Path) -> Iterator[None]:
+    """Raise a CheckpointError for any error that the content of a folder causes inside the block."""
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        if isinstance(error, CheckpointError):
+            raise error if str(folder) in str(error) else CheckpointError(f"{folder}: {error}") from None
+        why = str(error) if isinstance(error, AwnError) else repr(error)
+        raise CheckpointError(f"The description in {folder} was edited or is damaged: {why}") from error
 
 
 def read_model(folder: str | Path) -> tuple[dict[str, Tensor], Config]:
@@ -70,8 +83,9 @@ def read_model(folder: str | Path) -> tuple[dict[str, Tensor], Config]:
     if not folder.is_dir():
         raise CheckpointError(f"there is no folder {folder}.")
     tensors, config = read_tensors(folder / "model.safetensors")
-    _check_config(folder, config)
-    return tensors, config
+    upgraded = read_description(folder, config, tensors)
+    _check_readable(folder, config)
+    return upgraded
 
 
 def rebuild(
@@ -91,14 +105,18 @@ def rebuild(
     own: list[type[Importance]] = [Exponential, PowerLaw, Sigmoid, *families]
     known = {family.__name__: family for family in own}
     importances = [_family(group, known) for group in config["groups"]]
+    for group in config["groups"]:
+        _check_bounds(group)
     if model is None:
         model = _build(config, tensors)
     elif not find_groups(model):
         _connect_as(model, config["groups"], tensors)
     else:
         _check_same_kind(model, config)
-    load_state_dict_(model, tensors)
     groups = {group.name: group for group in find_groups(model)}
+    if list(groups) != [described["name"] for described in config["groups"]]:
+        raise CheckpointError(f"the description lists other layers than the network has: {', '.join(groups)}.")
+    load_state_dict_(model, tensors)
     for described, importance in zip(config["groups"], importances, strict=True):
         width = groups[described["name"]].width
         width.family = importance
@@ -143,10 +161,8 @@ def _describe_axis(axis: Axis, paths: Mapping[nn.Module, str]) -> Config:
     return {**fields, "module": paths[axis.module]}
 
 
-def _check_config(folder: Path, config: Any) -> None:
-    """Raise unless model.safetensors has a valid description and config.json agrees with it."""
-    if not isinstance(config, dict) or config.get("format") != FORMAT or "groups" not in config:
-        raise CheckpointError(f"{folder} was not written by awn.save, or was written by an incompatible version.")
+def _check_readable(folder: Path, config: Any) -> None:
+    """Raise unless config.json agrees with the description in model.safetensors."""
     readable = folder / "config.json"
     # If a save was interrupted between its last two moves, both files are complete, but one has its temporary name.
     if config in (_read_json(readable), _read_json(unfinished_name(readable))):
@@ -161,8 +177,8 @@ def _check_config(folder: Path, config: Any) -> None:
 
 def _read_json(path: Path) -> Any:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        return read_json(path)
+    except CheckpointError:
         return None
 
 
@@ -177,9 +193,27 @@ def _build(config: Config, tensors: Mapping[str, Tensor]) -> AdaptiveMLP:
             f"the network was built with an activation module, {described['activation']}, whose code is not in the "
             "folder. Build an AdaptiveMLP with this activation and pass it: awn.load(folder, model)."
         )
+    _check_tensors(described.get("options"), tensors)
     # One unit per layer: the state dict sets the widths.
-    model = AdaptiveMLP(**described["options"], importance=Exponential.for_units(1))
-    return model.to(next(tensor.dtype for name, tensor in tensors.items() if name.endswith("weight")))
+    model = AdaptiveMLP(**described["options"], importance=Exponential.for_units(1), block=1)
+    return model.to(tensors["output.weight"].dtype)
+
+
+def _check_tensors(options: Config | None, tensors: Mapping[str, Tensor]) -> None:
+    """Raise unless a network's options agree with the tensors of the file, whose size then bounds that of the network.
+
+    Otherwise an edited number of inputs could ask for any amount of memory.
+    """
+    if options is None:
+        raise CheckpointError("the description of the AdaptiveMLP has no options. Restore the folder.")
+    layers = options["hidden_layers"]
+    found = [tensors.get(name) for name in ("hidden.0.weight", f"hidden.{layers - 1}.weight", "output.weight")]
+    if any(one is None or one.dim() != 2 or not one.numel() or not one.is_floating_point() for one in found):
+        raise CheckpointError(f"the weights of a network with {layers} hidden layers are not in the file.")
+    sizes = {"in_features": found[0].shape[1], "out_features": found[2].shape[0]}  # type: ignore[union-attr]
+    for name, size in sizes.items():
+        if options[name] != size:
+            raise CheckpointError(f"{name} is {options[name]:,}, but the weights in the file have {size:,}.")
 
 
 def _check_same_kind(model: nn.Module, config: Config) -> None:
@@ -211,7 +245,9 @@ def _connect_as(model: nn.Module, groups: Sequence[Config], tensors: Mapping[str
                     f"the model has no {name}, but the saved one did: the architectures differ. "
                     "The model was not changed."
                 )
-            axes.append(Axis(**{**described, "module": module}))
+            axis = Axis(**{**described, "module": module})
+            _check_sizes(axis, name)
+            axes.append(axis)
             governed.setdefault(name, []).append(described["dim"])
         size = axes[0].tensor.shape[axes[0].dim] // axes[0].repeat
         like = axes[0].tensor
@@ -227,6 +263,19 @@ def _connect_as(model: nn.Module, groups: Sequence[Config], tensors: Mapping[str
     for width, axes in connections:
         connect_(width, axes)
     follow_state_dicts_(model)
+
+
+def _check_sizes(axis: Axis, name: str) -> None:
+    """Raise unless the attributes to keep up to date are sizes: a folder may not overwrite anything else."""
+    for size_name in axis.size_names:
+        if type(getattr(axis.module, size_name, None)) is not int:
+            raise CheckpointError(f"{size_name!r} is no size of the layer of {name}. The model was not changed.")
+
+
+def _check_bounds(group: Config) -> None:
+    fewest, most = group["width"]["min_units"], group["width"]["max_units"]
+    if most is not None and most < fewest:
+        raise CheckpointError(f"layer {group['name']!r} has max_units={most}, below min_units={fewest}.")
 
 
 def _family(group: Config, families: Mapping[str, type[Importance]]) -> Importance:

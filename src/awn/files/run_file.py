@@ -10,16 +10,26 @@ import torch
 from torch import Tensor, nn
 
 from awn._version import __version__
-from awn.basics.random_states import random_states, set_random_states
-from awn.core.groups import find_groups
+from awn.basics.random_states import can_be_restored, random_states, set_random_states
+from awn.basics.schema import Schema, anything, entries, items, record, text, whole
+from awn.core.groups import find_groups, tensor_names
 from awn.core.optimizers import Optimizers, list_optimizers
 from awn.core.state import load_state_dict_
 from awn.errors import CheckpointError
-from awn.files.model_folder import FORMAT
+from awn.files.model_schema import FORMAT
+from awn.files.read import check_content, read_tensors
 from awn.files.tree import pack, unpack
-from awn.files.write import read_tensors, tensor_file, write_files
+from awn.files.write import tensor_file, write_files
 from awn.parallel.collectives import rank_of
 from awn.parallel.unwrap import unwrapped
+
+# What torch's optimizers keep in the shape of the parameter.
+_MOMENTS = ("exp_avg", "exp_avg_sq", "max_exp_avg_sq", "momentum_buffer")
+# What they cannot do without, once they have made a step.
+_NEEDED: dict[type[torch.optim.Optimizer], set[str]] = {
+    torch.optim.Adam: {"step", "exp_avg", "exp_avg_sq"},
+    torch.optim.AdamW: {"step", "exp_avg", "exp_avg_sq"},
+}
 
 
 class Stateful(Protocol):
@@ -78,7 +88,7 @@ def resume_run_(path: str | Path, model: nn.Module, optimizer: Optimizers, **par
     """
     state = _read_run(Path(path))
     optimizers = list_optimizers(optimizer)
-    _check_run(path, state, optimizers, parts)
+    _check_run(path, state, model, optimizers, parts)
     load_state_dict_(model, state["model"], optimizers)
     for one, saved in zip(optimizers, state["optimizers"], strict=True):
         one.load_state_dict(saved)
@@ -96,14 +106,26 @@ def read_extra(path: str | Path) -> Any:
 
 def _read_run(path: Path) -> Any:
     tensors, description = read_tensors(path)
-    if not isinstance(description, dict) or description.get("format") != FORMAT or "run" not in description:
+    known = isinstance(description, dict) and type(description.get("format")) is int and "run" in description
+    if not known or not 1 <= description["format"] <= FORMAT:
         raise CheckpointError(f"{path} is not a run that this version of awn can resume.")
-    return unpack(description["run"], tensors)
+    state = unpack(description["run"], tensors)
+    check_content(state, _RUN, str(path))
+    if not can_be_restored(state["random"]):
+        raise CheckpointError(f"{path} is damaged: its random states are not valid. Restore the file.")
+    return state
 
 
 def _check_run(
-    path: str | Path, state: Any, optimizers: Sequence[torch.optim.Optimizer], parts: Mapping[str, Any]
+    path: str | Path,
+    state: Any,
+    model: nn.Module,
+    optimizers: Sequence[torch.optim.Optimizer],
+    parts: Mapping[str, Any],
 ) -> None:
+    saved_shapes = {name: tensor.shape for name, tensor in state["model"].items() if isinstance(tensor, Tensor)}
+    names = tensor_names(unwrapped(model))
+    shapes = {tensor: saved_shapes[name] for tensor, name in names.items() if name in saved_shapes}
     if len(state["optimizers"]) != len(optimizers):
         raise CheckpointError(f"{path} holds {len(state['optimizers'])} optimizers, but {len(optimizers)} were passed.")
     kinds = [type(one).__name__ for one in optimizers]
@@ -117,7 +139,72 @@ def _check_run(
                 f"{path} holds an optimizer with {there} parameters in its groups, but the one passed has {here}: "
                 "build it over the same model, in the same groups."
             )
+        _check_options(path, saved, one)
+        _check_moments(path, saved, one, shapes)
     if set(parts) != set(state["parts"]):
         raise CheckpointError(
             f"{path} holds the parts {sorted(state['parts'])}, but {sorted(parts)} were passed; pass the same ones."
         )
+
+
+def _check_options(path: str | Path, saved: Mapping[str, Any], optimizer: torch.optim.Optimizer) -> None:
+    """Raise unless the saved options have the types of the optimizer's own, and the states belong to its parameters."""
+    for there, here in zip(saved["param_groups"], optimizer.param_groups, strict=True):
+        for name, value in here.items():
+            other = there.get(name, value)
+            if name != "params" and kind_of(other) != kind_of(value) and None not in (value, other):
+                raise CheckpointError(f"{path} is damaged: it gives an optimizer {name}={other!r}. Restore the file.")
+    numbers = [number for group in saved["param_groups"] for number in group["params"]]
+    if sorted(numbers) != list(range(len(numbers))) or not saved["state"].keys() <= set(numbers):
+        raise CheckpointError(f"{path} is damaged: its optimizers hold states of other parameters. Restore the file.")
+
+
+def _check_moments(
+    path: str | Path, saved: Mapping[str, Any], optimizer: torch.optim.Optimizer, shapes: Mapping[Tensor, Any]
+) -> None:
+    """Raise unless the moments have the shapes of their parameters; torch would only find out at the next step."""
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    needed = _NEEDED.get(type(optimizer), set())
+    for number, state in saved["state"].items():
+        parameter = parameters[number]
+        shape = shapes.get(parameter, parameter.shape)
+        moments = [state[name] for name in _MOMENTS if isinstance(state.get(name), Tensor)]
+        step = state.get("step", 0)
+        counted = kind_of(step) == "number" and (not isinstance(step, Tensor) or step.numel() == 1) and step >= 0
+        if not needed <= state.keys() or not counted or any(moment.shape != shape for moment in moments):
+            raise CheckpointError(
+                f"{path} is damaged: the state of an optimizer does not fit the model. Restore the file."
+            )
+
+
+def kind_of(value: Any) -> Any:
+    """The type of an option, where a whole number may stand for any number, and a list for a tuple.
+
+    >>> kind_of(1) == kind_of(0.5), kind_of(True) == kind_of(1), kind_of((0.9, 0.99)) == kind_of(0.9)
+    (True, False, False)
+    """
+    if isinstance(value, list | tuple):
+        return [kind_of(entry) for entry in value]
+    numeric = isinstance(value, int | float | Tensor) and not isinstance(value, bool)
+    return "number" if numeric else type(value).__name__
+
+
+_OPTIMIZER = record(
+    {
+        "state": Schema(
+            "a dict", lambda state: isinstance(state, dict) and all(isinstance(own, dict) for own in state.values())
+        ),
+        "param_groups": items(record({"params": items(whole(0))}, others=anything())),
+    },
+    others=anything(),
+)
+_RUN = record(
+    {
+        "model": entries(anything()),
+        "optimizers": items(_OPTIMIZER),
+        "kinds": items(text()),
+        "parts": entries(anything()),
+        "random": entries(anything()),
+        "extra": anything(),
+    }
+)

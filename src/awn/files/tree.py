@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 from torch import Tensor
@@ -48,7 +50,7 @@ def _pack_key(key: Any, path: str) -> Any:
     return form
 
 
-def unpack(form: Any, tensors: dict[str, Tensor]) -> Any:
+def unpack(form: Any, tensors: Mapping[str, Tensor]) -> Any:
     """The value of a JSON form that `pack` made.
 
     >>> unpack({"~": "dict", "items": [[3, {"~": "tuple", "items": [0.9]}]]}, {})
@@ -58,10 +60,25 @@ def unpack(form: Any, tensors: dict[str, Tensor]) -> Any:
         return [unpack(item, tensors) for item in form]
     if not isinstance(form, dict):
         return form
-    kind, items = form[_KIND], form["items"]
-    if kind == "tensor":
+    kind, items = form.get(_KIND), form.get("items")
+    if kind == "tensor" and isinstance(items, str) and items in tensors:
         return tensors[items]
-    if kind == "tuple":
+    if kind == "tuple" and isinstance(items, list):
         return tuple(unpack(items, tensors))
-    mapping = {unpack(key, tensors): unpack(item, tensors) for key, item in items}
-    return Counter(mapping) if kind == "counter" else mapping
+    if kind in ("dict", "counter") and isinstance(items, list):
+        mapping = dict(_unpack_pair(pair, tensors) for pair in items)
+        return Counter(mapping) if kind == "counter" else mapping
+    raise CheckpointError(f"the state is damaged: {reprlib.repr(form)} is no tensor of the file, tuple or dict.")
+
+
+def _unpack_pair(pair: Any, tensors: Mapping[str, Tensor]) -> tuple[Any, Any]:
+    if not isinstance(pair, list) or len(pair) != 2:
+        raise CheckpointError(f"the state is damaged: {reprlib.repr(pair)} is no pair of a key and a value.")
+    key = unpack(pair[0], tensors)
+    if isinstance(key, Tensor) or not _can_be_key(key):
+        raise CheckpointError(f"the state is damaged: {reprlib.repr(key)} cannot be a key.")
+    return key, unpack(pair[1], tensors)
+
+
+def _can_be_key(key: Any) -> bool:
+    return all(map(_can_be_key, key)) if isinstance(key, tuple) else not isinstance(key, list | dict)

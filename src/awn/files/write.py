@@ -1,18 +1,17 @@
-"""Tensor files with a JSON description: written atomically, read without running any code."""
+"""Tensor files with a JSON description, written atomically."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
-from awn.errors import CheckpointError
-
-_DESCRIPTION = "awn"  # the key of the description in a safetensors file's header
+from awn.files.read import DESCRIPTION, is_panic
 
 
 def tensor_file(tensors: dict[str, Tensor], description: Any) -> bytes:
@@ -26,7 +25,13 @@ def tensor_file(tensors: dict[str, Tensor], description: Any) -> bytes:
         if tensor.numel() and memory in seen:  # tied weights: the format does not allow shared memory
             own[name] = tensor.clone()
         seen.add(memory)
-    return save(own, metadata={_DESCRIPTION: json.dumps(description)})
+    try:
+        return save(own, metadata={DESCRIPTION: json.dumps(description)})
+    except BaseException as error:
+        if not is_panic(error):
+            raise
+        size = sum(tensor.nbytes for tensor in own.values())
+        raise MemoryError(f"a file of {size:,} bytes cannot be prepared in memory") from None
 
 
 def json_file(content: Any) -> bytes:
@@ -36,25 +41,6 @@ def json_file(content: Any) -> bytes:
     b'{\n  "accuracy": 1.0\n}\n'
     """
     return (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode()
-
-
-def read_tensors(path: Path, device: str = "cpu") -> tuple[dict[str, Tensor], Any]:
-    """The tensors and the description of a file with the content of `tensor_file`."""
-    from safetensors import SafetensorError, safe_open
-
-    if not path.is_file():
-        raise CheckpointError(f"there is no file {path}.")
-    try:
-        with safe_open(path, framework="pt", device=device) as file:
-            metadata = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  it is no dict
-        if _DESCRIPTION not in metadata:
-            raise CheckpointError(f"{path} was not written by awn: its header has no entry {_DESCRIPTION!r}.")
-        return tensors, json.loads(metadata[_DESCRIPTION])
-    except (SafetensorError, ValueError, OSError) as error:
-        if isinstance(error, CheckpointError):
-            raise
-        raise CheckpointError(f"{path} cannot be read: it is damaged, or not a safetensors file: {error}") from None
 
 
 def write_files(contents: Mapping[Path, bytes]) -> None:
@@ -70,7 +56,7 @@ def write_files(contents: Mapping[Path, bytes]) -> None:
     try:
         for path, content in contents.items():
             path.parent.mkdir(parents=True, exist_ok=True)
-            with unfinished[path].open("wb") as file:
+            with names_file(path), unfinished[path].open("wb") as file:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
@@ -80,6 +66,16 @@ def write_files(contents: Mapping[Path, bytes]) -> None:
         raise
     for path, beside in unfinished.items():
         beside.replace(path)
+
+
+@contextmanager
+def names_file(path: Path) -> Iterator[None]:
+    """Inside the block, an error of the file system names the file, even if it occurs while writing."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = str(path)
+        raise
 
 
 def unfinished_name(path: Path) -> Path:

@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 from awn.basics.plain import to_numbers, to_plain
+from awn.basics.schema import find_fault
 from awn.errors import ArgumentError
+from awn.report.schema import REPORT
 
 Task = Literal["classification", "regression"]
 Value = str | int | float | None
@@ -78,7 +80,9 @@ class ReportData:
     `history` has one row an epoch: `epoch`; the loss terms `total`, `data`, `weights`, `width`, `budget`; `score` and
     `train_score`, None without one; `widths` and `nu` by layer; and `best`, true where the score was the best so far.
     The last such row is the best epoch. `activations` has for every layer the lists `low`, `mean` and `high`, with an
-    entry a unit.
+    entry a unit. `measures` has for each network and measure the numbers `value`, `low` and `high`, the ends of a 95 %
+    interval. `calibration` has the lists `confidence`, `accuracy` and `rows`, with an entry a bin, the expected
+    calibration `error`, and the `temperature`.
 
     >>> data = ReportData("adult.csv", "classification", "accuracy", headline=[("accuracy", 0.86)])
     >>> ReportData.from_json(data.to_json()) == data
@@ -98,6 +102,8 @@ class ReportData:
     settings: Mapping[str, Any] = field(default_factory=dict)
     environment: Mapping[str, Any] = field(default_factory=dict)
     notes: Sequence[str] = field(default_factory=list)
+    measures: Mapping[str, Any] = field(default_factory=dict)
+    calibration: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         if self.task not in get_args(Task):
@@ -126,6 +132,9 @@ class ReportData:
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> ReportData:
         """Restore the data from `to_json`; unknown entries are ignored."""
+        fault = find_fault(content, REPORT)
+        if fault is not None:
+            raise ArgumentError(f"this is not the data of a report: {fault}. Make it from the run again.")
         try:
             known = {own.name: content[own.name] for own in dataclasses.fields(cls) if own.name in content}
             return cls(**{name: _READERS[name](value) if name in _READERS else value for name, value in known.items()})
