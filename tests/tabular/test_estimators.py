@@ -6,6 +6,7 @@ import inspect
 import io
 import pickle
 import warnings
+from pathlib import Path
 from typing import Any
 
 import joblib
@@ -23,9 +24,11 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from torch import nn
 
 import awn
-from awn.errors import ArgumentError, TableError
+from awn.errors import ArgumentError, ColumnWarning
 from awn.tabular import estimators
+from awn.tabular.encode.columns import ColumnKind
 from awn.tabular.estimators import AdaptiveClassifier, AdaptiveRegressor
+from awn.tabular.folder import load_estimator, save_estimator
 from awn.training import Callback, Data, Progress
 
 # Enough to learn what the checks and the tests ask for, at small cost.
@@ -214,12 +217,6 @@ def test_columns_go_by_their_place_where_there_were_no_names() -> None:
     assert np.array_equal(numbered.predict_proba(pd.DataFrame(X)), numbered.predict_proba(X))
 
 
-def test_text_is_refused_with_its_column() -> None:
-    X = pd.DataFrame({"size": range(80), "story": [f"once upon a time {number}" for number in range(80)]})
-    with pytest.raises(TableError, match="'story'"):
-        AdaptiveRegressor(**FEW).fit(X, np.arange(80.0))
-
-
 # Classes and weights
 
 
@@ -338,7 +335,7 @@ def test_partial_fit_learns_batch_by_batch() -> None:
     assert estimator.score(X, y) > 0.9
     assert estimator.n_iter_ == 24
     assert estimator.history_.column("epoch") == list(range(1, 25))
-    with pytest.raises(ArgumentError, match="y has the class 9, but the first call named only"):
+    with pytest.raises(ArgumentError, match="y has the class 9, but the classes of this model are"):
         estimator.partial_fit(X[:2], [9, 9])
 
 
@@ -417,7 +414,7 @@ def test_cuts_are_repaired_on_rows() -> None:
     X, y = diabetes()
     estimator = AdaptiveRegressor(**OPTIONS).fit(X, y)
     before = estimator.predict(X)
-    plain, repaired = (estimator.truncate(keep=0.3, repair=rows) for rows in (None, X))
+    plain, repaired = (estimator.truncate(keep=0.6, repair=rows) for rows in (None, X))
     assert repaired.widths_ == plain.widths_
     errors = [np.square(net.predict(X) - before).sum() for net in (repaired, plain)]
     assert errors[0] < 0.5 * errors[1]
@@ -442,8 +439,8 @@ def test_to_torch_is_plain_and_computes_the_same() -> None:
     X, y = iris()
     estimator = AdaptiveClassifier(**FEW).fit(X, y)
     network = estimator.to_torch()
-    assert {type(module) for module in network.modules()} <= {nn.Sequential, nn.Linear, nn.ReLU}
-    out = network(torch.from_numpy(estimator.encode(X))).softmax(1).detach().numpy()
+    assert {type(module) for module in network.modules()} <= {nn.Sequential, nn.Linear, nn.SiLU}
+    out = network(torch.from_numpy(estimator.encode(X))).div(estimator.temperature_).softmax(1).detach().numpy()
     assert out == pytest.approx(estimator.predict_proba(X), abs=1e-5)
 
 
@@ -455,10 +452,10 @@ def test_caps_are_kept() -> None:
     X, y = iris()
     free = AdaptiveClassifier(**FEW, choose=None).fit(X, y)
     assert count(free) > 400
-    assert count(AdaptiveClassifier(**FEW, max_params=300).fit(X, y)) <= 300
+    assert count(AdaptiveClassifier(**FEW, bins=0, max_params=300).fit(X, y)) <= 300
     narrow = AdaptiveClassifier(**{**FEW, "units": 10}, max_units=10, width_lr=0.5).fit(X, y)
     assert max(narrow.widths_.values()) <= 10
-    part = AdaptiveClassifier(**FEW, max_params=300)
+    part = AdaptiveClassifier(**FEW, bins=0, max_params=300)
     for _ in range(2):
         part.partial_fit(X, y, classes=[0, 1, 2])
         assert count(part) <= 300
@@ -514,3 +511,19 @@ def test_an_ordered_estimator_builds_and_trains_an_ordered_network() -> None:
     assert widths[0].draw == widths[1].draw > 0
     plain = AdaptiveClassifier(**FEW).fit(X, y)
     assert not np.allclose(plain.predict_proba(X), classifier.predict_proba(X))
+
+
+def test_kinds_decide_the_columns_and_text_is_left_out_with_a_warning(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {"zip": rng.integers(10, 13, 80), "size": rng.normal(size=80), "who": map("name {}".format, range(80))}
+    )
+    wanted = (frame["zip"] == 11).to_numpy()
+    with pytest.warns(ColumnWarning, match=r"'who': left out as text.*Set kinds=\{'who': 'ignored'\}"):
+        AdaptiveClassifier(epochs=1, random_state=0).fit(frame, wanted)
+    kinds: dict[str, ColumnKind] = {"zip": "category", "who": "ignored"}
+    classifier = AdaptiveClassifier(epochs=1, random_state=0, bins=0, kinds=kinds).fit(frame, wanted)
+    assert classifier.preprocessor_.feature_names == ["size", "zip = 10", "zip = 11", "zip = 12"]
+    save_estimator(classifier, tmp_path)
+    assert load_estimator(tmp_path).kinds == kinds
+    assert clone(classifier).kinds == kinds

@@ -102,7 +102,7 @@ def test_safetensors_has_the_plain_weights(models: Any, tmp_path: Path) -> None:
     for weight in plain.parameters():
         nn.init.zeros_(weight)
     plain.load_state_dict(load_file(tmp_path / "model.safetensors"))
-    out = plain(torch.from_numpy(estimator.encode(X))).softmax(1).detach().numpy()
+    out = plain(torch.from_numpy(estimator.encode(X))).div(estimator.temperature_).softmax(1).detach().numpy()
     assert out == pytest.approx(estimator.predict_proba(X), abs=1e-5)
 
 
@@ -121,7 +121,8 @@ def test_what_cannot_be_written_is_refused(models: Any, tmp_path: Path) -> None:
 def test_an_onnx_file_that_computes_something_else_is_refused(
     models: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    other = onnx_bytes(exporting.TableNetwork(models["mixed"][1]), torch.randn(3, 10))
+    mixed = exporting.TableNetwork(models["mixed"][1])
+    other = onnx_bytes(mixed, mixed.example_rows(3))
     wrong = exporting.TableNetwork(models["classifier"][1])
     with torch.no_grad():
         wrong.network[0].bias += 0.5

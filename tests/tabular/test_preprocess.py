@@ -12,6 +12,9 @@ import pytest
 import sklearn
 
 from awn.errors import ArgumentError, CheckpointError, TableError
+from awn.tabular.encode import bins as bins_file
+from awn.tabular.encode import blocks
+from awn.tabular.encode.bins import Bins
 from awn.tabular.encode.preprocess import Preprocessor
 from awn.tabular.encode.scaling import Scaling
 from awn.tabular.read.table import read_table
@@ -69,18 +72,37 @@ def features(frame: pd.DataFrame, new: pd.DataFrame | None = None, **options: An
     return pd.DataFrame(fitted.transform(frame if new is None else new), columns=fitted.feature_names)
 
 
+def median_and_scale(values: Any) -> tuple[float, float]:
+    """Of one column, by definition: the interquartile range over 1.349, without values equal to the median."""
+    known = np.asarray(values, dtype=float)
+    known = known[~np.isnan(known)]
+    other = known[known != np.median(known)]
+    low, high = np.quantile(other, [0.25, 0.75]) if len(other) else (0.0, 0.0)
+    return float(np.median(known)), float((high - low) / 1.349 if high > low else known.std() or 1.0)
+
+
+def limited(z: Any) -> Any:
+    return np.asarray(z) / np.sqrt(1 + (np.asarray(z) / 3) ** 2)
+
+
+def scaled(values: Any) -> Any:
+    """One column without gaps, scaled by definition."""
+    median, scale = median_and_scale(values)
+    return limited((np.asarray(values, dtype=float) - median) / scale)
+
+
 def test_output_is_finite_single_precision_and_has_names(table: pd.DataFrame) -> None:
-    fitted = Preprocessor(max_levels=20).fit(table)
+    fitted = Preprocessor(max_levels=20, bins=6).fit(table)
     out = fitted.transform(table)
     assert out.dtype == np.float32
     assert out.shape == (ROWS, len(fitted.feature_names))
     assert np.isfinite(out).all()
-    assert np.abs(out).max() <= 10
+    assert np.abs(out).max() <= 3
     assert len(set(fitted.feature_names)) == len(fitted.feature_names)
 
 
 def test_json_brings_it_back_to_the_last_bit(table: pd.DataFrame) -> None:
-    fitted = Preprocessor(max_levels=20).fit(table)
+    fitted = Preprocessor(max_levels=20, bins=6).fit(table)
     restored = through_json(fitted)
     strange = table.iloc[::-1].assign(**dict.fromkeys(table.columns[:1]))
     for rows in (table, table.iloc[:1], strange):
@@ -115,19 +137,19 @@ def test_every_missing_value_is_handled_at_prediction(table: pd.DataFrame) -> No
     assert np.array_equal(out[0], out[1])
 
 
-def test_numbers_have_mean_0_and_standard_deviation_1() -> None:
+def test_numbers_have_median_0_and_the_spread_of_a_standard_normal() -> None:
     out = features(TABLES["numbers with gaps"].drop(columns="flag"))
     known = TABLES["numbers with gaps"]["b"].notna()
     assert list(out.columns) == ["a", "b", "c", "b is missing", "c is missing"]
-    assert out["a"].mean() == pytest.approx(0, abs=1e-6)
-    assert out["a"].std(ddof=0) == pytest.approx(1, abs=1e-6)
-    assert out.loc[known, "b"].mean() == pytest.approx(0, abs=0.02)
+    assert out["a"].median() == pytest.approx(0, abs=1e-2)
+    assert out["a"].quantile(0.75) - out["a"].quantile(0.25) == pytest.approx(1.349, abs=0.1)
+    assert out.loc[known, "b"].median() == pytest.approx(0, abs=1e-2)
     assert np.array_equal(out["b is missing"] == 1, ~known)
 
 
 def test_missing_number_is_the_median() -> None:
-    out = features(pd.DataFrame({"x": [0, 1, 2, 3, 14, None]}))  # mean 4, median 2, standard deviation √26
-    assert out["x"].tolist() == pytest.approx([-4, -3, -2, -1, 10, -2] / np.sqrt(26))
+    out = features(pd.DataFrame({"x": [0, 1, 2, 3, 14, None]}))  # median 2; of the others, quartiles 0.75 and 5.75
+    assert out["x"].tolist() == pytest.approx(limited(np.array([-2, -1, 0, 1, 12, 0]) * 1.349 / 5))
     assert out["x is missing"].tolist() == [0, 0, 0, 0, 0, 1]
 
 
@@ -137,10 +159,10 @@ def test_missing_for_the_first_time_at_prediction() -> None:
     assert out["x"][0] == out["x"][1]
 
 
-def test_far_values_are_cut_and_do_not_flatten_the_others() -> None:
+def test_far_values_are_limited_and_do_not_flatten_the_others() -> None:
     values = np.append(np.linspace(-1, 1, 999), 1e29)
     out = features(pd.DataFrame({"x": values}))["x"]
-    assert out[999] == 10
+    assert out[999] == pytest.approx(3)
     assert out[998] - out[0] > 2
     assert out[:999].is_monotonic_increasing
     few = features(pd.DataFrame({"x": [18, 25, 31, 40, 52, 60, 999_999_999]}))["x"]
@@ -153,7 +175,7 @@ def test_booleans_in_any_writing() -> None:
     fitted = Preprocessor().fit(pd.DataFrame({"x": ["yes", "no", "no", "no"]}))
     new = [["YES", "no"], [True, False], [1, 0], [1.0, 0.0], ["true", "F"]]
     outs = [fitted.transform(pd.DataFrame({"x": values})) for values in new]
-    expected = (np.array([[1.0], [0.0]]) - 0.25) / np.sqrt(3 / 16)
+    expected = limited(np.array([[1.0], [0.0]]) / np.sqrt(3 / 16))
     for out in outs:
         assert out == pytest.approx(expected)
 
@@ -190,7 +212,7 @@ def test_dates_become_days_and_the_parts_that_vary() -> None:
     fitted = Preprocessor().fit(pd.DataFrame({"t": when}))
     assert fitted.feature_names == ["t: days", "t: month", "t: weekday"]
     days, month, weekday = np.array([0, 30, 35.0]), np.array([1, 2, 3.0]), np.array([0, 2, 0.0])
-    expected = np.column_stack([(part - part.mean()) / part.std() for part in (days, month, weekday)])
+    expected = np.column_stack([scaled(part) for part in (days, month, weekday)])
     assert fitted.transform(pd.DataFrame({"t": when})) == pytest.approx(expected, abs=1e-6)
     assert fitted.transform(pd.DataFrame({"t": pd.to_datetime(when)})) == pytest.approx(expected, abs=1e-6)
     zoned = pd.to_datetime(when, utc=True).tz_convert("America/New_York")
@@ -204,7 +226,7 @@ def test_dropped_columns_are_said_and_not_needed() -> None:
     fitted = Preprocessor().fit(frame)
     assert fitted.feature_names == ["a"]
     assert fitted.notes == ["'one': dropped: every value is 3", "'none': dropped: every value is missing"]
-    assert fitted.transform(frame[["a"]]).tolist() == [[-1], [1]]
+    assert fitted.transform(frame[["a"]])[:, 0] == pytest.approx(scaled([1, 2]))
     assert list(fitted.select(frame[["a"]]).columns) == ["a", "one", "none"]
 
 
@@ -217,14 +239,16 @@ def test_names_that_are_no_strings() -> None:
 @pytest.mark.parametrize("name", ["one number", "numbers", "numbers with gaps"])
 def test_numeric_pieces_are_the_whole_preprocessing(name: str) -> None:
     frame = TABLES[name]
-    fitted = Preprocessor().fit(frame)
+    fitted = Preprocessor(bins=6).fit(frame)
     pieces = fitted.numeric_pieces()
     assert pieces is not None
     assert list(pieces.columns) == list(frame.columns)
     x = frame[list(pieces.columns)].astype(float).to_numpy()
     filled = np.where(np.isnan(x), pieces.medians, x)
-    scaled = ((filled - pieces.means) / pieces.scales).clip(-pieces.clip, pieces.clip)
-    by_hand = np.hstack([scaled, np.isnan(x)[:, pieces.indicators]]).astype(np.float32)
+    z = (filled - pieces.medians) / pieces.scales
+    z /= np.sqrt(1 + (z / pieces.limit) ** 2)
+    bins = ((filled[:, pieces.bin_columns] - pieces.bin_lows) / pieces.bin_widths).clip(0, 1)
+    by_hand = np.hstack([z, np.isnan(x)[:, pieces.indicators], bins]).astype(np.float32)
     assert np.array_equal(by_hand, fitted.transform(frame))
     again = through_json(fitted).numeric_pieces()
     assert again is not None
@@ -241,7 +265,7 @@ def test_other_tables_have_no_numeric_pieces(name: str) -> None:
     ("new", "says"),
     [
         pytest.param({"age": [1, "old"]}, "'age', row 1 (counting from 0): 'old' is not a number. Write", id="word"),
-        pytest.param({"age": ["1,200", 3]}, "'1,200' is not a number. Write numbers like 1234.5", id="thousands"),
+        pytest.param({"age": ["12%", 3]}, "'12%' is not a number. Write numbers like 1234.5", id="percent"),
         pytest.param({"age": [1, np.inf]}, "'age', row 1 (counting from 0): the value is infinity", id="infinity"),
         pytest.param({"age": [-1e31, 1]}, "'age', row 0 (counting from 0): -1e+31 is beyond", id="huge"),
         pytest.param({"when": ["?", "soon"]}, "'when', row 1 (counting from 0): 'soon' is not a date like", id="date"),
@@ -287,13 +311,13 @@ def test_failed_fit_keeps_what_was_learned() -> None:
     fitted = Preprocessor().fit(pd.DataFrame({"a": [1, 2]}))
     with pytest.raises(TableError, match=r"'b', row 1 .*infinity"):
         fitted.fit(pd.DataFrame({"b": [1, np.inf]}))
-    assert fitted.transform(pd.DataFrame({"a": [1, 2]})).tolist() == [[-1], [1]]
+    assert fitted.transform(pd.DataFrame({"a": [1, 2]}))[:, 0] == pytest.approx(scaled([1, 2]))
 
 
 def damage(data: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     yield "no dict", [1]
     yield "empty", {}
-    yield "later format", {**data, "format": 2}
+    yield "later format", {**data, "format": 3}
     for key in sorted(set(data) - {"format"}):
         yield f"without {key}", {name: value for name, value in data.items() if name != key}
     yield "numbers lost", {**data, "numbers": None}
@@ -302,17 +326,21 @@ def damage(data: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     yield "a column lost", {**data, "columns": data["columns"][1:]}
     yield "no columns", {**data, "columns": []}
     yield "strange column", {**data, "columns": [{"title": "a"}]}
-    yield "words for numbers", {**data, "numbers": {**data["numbers"], "means": ["a"]}}
+    yield "words for numbers", {**data, "numbers": {**data["numbers"], "medians": ["a"]}}
     yield "medians cut", {**data, "numbers": {**data["numbers"], "medians": data["numbers"]["medians"][:1]}}
     yield "scales cut", {**data, "numbers": {**data["numbers"], "scales": []}}
+    yield "no scale", {**data, "numbers": {**data["numbers"], "scales": [0.0] * len(data["numbers"]["scales"])}}
+    yield "edges cut", {**data, "edges": {**data["edges"], "lows": data["edges"]["lows"][1:]}}
+    yield "a bin without width", {**data, "edges": {**data["edges"], "widths": [0.0] * len(data["edges"]["widths"])}}
+    yield "a bin of no column", {**data, "edges": {**data["edges"], "columns": [99] * len(data["edges"]["columns"])}}
 
 
-DAMAGED = dict(damage(Preprocessor().fit(TABLES["everything"]).to_json()))
+DAMAGED = dict(damage(Preprocessor(bins=4).fit(TABLES["everything"]).to_json()))
 
 
 @pytest.mark.parametrize("case", DAMAGED)
 def test_damaged_json_is_refused(case: str) -> None:
-    with pytest.raises(CheckpointError, match=r"damaged or was edited|this version of awn reads format 1"):
+    with pytest.raises(CheckpointError, match=r"damaged or was edited|this version of awn reads formats 1 to 2"):
         Preprocessor.from_json(DAMAGED[case])
 
 
@@ -335,7 +363,7 @@ def test_numbers_are_the_same_in_every_kind_of_column() -> None:
     at_once, one_by_one = (Preprocessor().fit(table) for table in (frame, single))
     assert at_once.to_json() == one_by_one.to_json()
     assert np.array_equal(at_once.transform(frame), one_by_one.transform(single))
-    assert {column.kind for column in at_once.columns} == {"number", "constant", "empty", "date"}
+    assert {column.kind for column in at_once.columns} == {"number", "constant", "empty", "date", "id"}
     frame.loc[17, "c9"] = np.inf
     with pytest.raises(TableError, match=r"Column 'c9', row 17 .*the value is infinity"):
         at_once.transform(frame)
@@ -357,23 +385,62 @@ def test_numbers_are_the_same_in_every_kind_of_column() -> None:
 )
 def test_scaling_of_one_column_by_its_definition(column: list[float]) -> None:
     values = np.array(column)
-    known = values[~np.isnan(values)]
-    other = known[known != np.median(known)]
-    low, high = np.quantile(other, [0.25, 0.75]) if len(other) else (0.0, 0.0)
-    fenced = known.clip(low - 10 * (high - low), high + 10 * (high - low)) if high > low else known
     scaling = Scaling.fit(np.column_stack([values, np.zeros_like(values), values]), marked=[0, 1, 2])
     for place in (0, 2):
-        assert scaling.medians[place] == np.median(known)
-        assert scaling.means[place] == pytest.approx(fenced.mean(), rel=1e-12)
-        assert scaling.scales[place] == pytest.approx(fenced.std() or 1.0, rel=1e-12)
-    assert scaling.marks == ((0, 2) if len(known) < len(values) else ())
+        median, scale = median_and_scale(values)
+        assert scaling.medians[place] == median
+        assert scaling.scales[place] == pytest.approx(scale, rel=1e-12)
+    assert scaling.marks == ((0, 2) if np.isnan(values).any() else ())
+
+
+# Bins
+
+
+@pytest.mark.parametrize(
+    ("column", "bins", "edges"),
+    [
+        pytest.param([1.0, 2.0, 2.0], 4, [], id="two values"),
+        pytest.param([3.0, 1.0, 2.0, 2.0], 4, [1, 2, 3], id="a bin between all distinct values"),
+        pytest.param(np.arange(101.0), 4, [0, 25, 50, 75, 100], id="quartiles"),
+        pytest.param([0.0] * 900 + [*range(1, 101)], 2, None, id="mostly one value"),
+        pytest.param([*range(50), np.nan, np.nan], 0, [], id="no bins"),
+    ],
+)
+def test_edges_of_the_bins_of_one_column(column: Any, bins: int, edges: list[float] | None) -> None:
+    values = np.asarray(column, dtype=float)
+    found = Bins.fit(values[:, None], bins)
+    if edges is None:  # nine tenths are 0, but the edges still divide the other values
+        assert len(found.columns) == bins
+        assert 0 < found.lows[-1] < 100
+    else:
+        assert found.lows == pytest.approx(edges[:-1])
+        assert found.lows + found.widths == pytest.approx(edges[1:])
+
+
+def test_bins_sum_to_a_monotone_function_that_meets_the_column_at_the_edges() -> None:
+    values = np.sort(np.random.default_rng(0).lognormal(size=300))[:, None]
+    bins = Bins.fit(values, 8)
+    rebuilt = bins.lows[0] + bins.transform(values) @ bins.widths
+    assert rebuilt == pytest.approx(values[:, 0], rel=1e-5)
+    assert bins.transform(np.array([[-9.0], [1e9]])).tolist() == [[0.0] * 8, [1.0] * 8]
+
+
+def test_many_columns_and_many_rows_get_fewer_bins(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = np.random.default_rng(0).normal(size=(100, 20))
+    assert len(Bins.fit(values, 16).columns) == 20 * 16
+    monkeypatch.setattr(bins_file, "_MOST_INPUTS", 100)
+    assert len(Bins.fit(values, 16).columns) == 20 * 5
+    monkeypatch.setattr(bins_file, "_MOST_NUMBERS", 8000)
+    assert len(Bins.fit(values, 16).columns) == 20 * 4
+    monkeypatch.setattr(bins_file, "_MOST_INPUTS", 59)
+    assert len(Bins.fit(values, 16).columns) == 0
 
 
 def test_a_long_table_is_scaled_in_blocks_as_if_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     frame = TABLES["numbers with gaps"]
-    expected = Preprocessor().fit(frame)
-    monkeypatch.setattr("awn.tabular.encode.blocks._VALUES", 2 * ROWS)
-    one = Preprocessor().fit(frame)
+    expected = Preprocessor(bins=4).fit(frame)
+    monkeypatch.setattr(blocks, "_VALUES", 2 * ROWS)
+    one = Preprocessor(bins=4).fit(frame)
     assert one.columns == expected.columns
     np.testing.assert_allclose(one.transform(frame), expected.transform(frame), rtol=1e-6)
 
@@ -383,3 +450,14 @@ def test_ten_thousand_columns() -> None:
     values[3, ::2] = np.nan
     frame = pd.DataFrame(values, columns=[f"c{i}" for i in range(10_000)])
     assert through_json(Preprocessor().fit(frame)).transform(frame).shape == (20, 15_000)
+
+
+def test_formatted_numbers_are_read_at_prediction_as_in_training() -> None:
+    """1.200 is 1200 in a column of decimal commas, also in a table where it is the only number."""
+    fitted = Preprocessor().fit(pd.DataFrame({"pay": ["1.200,50", "800", "900,25"], "n": [1, 2, 4]}))
+    restored = Preprocessor.from_json(json.loads(json.dumps(fitted.to_json())))
+    assert restored.text_columns == ["pay"]
+    new, same = (pd.DataFrame({"pay": pay, "n": 1}) for pay in (["1.200"], [1200.0]))
+    assert np.array_equal(restored.transform(new), fitted.transform(same))
+    plain = Preprocessor().fit(pd.DataFrame({"pay": [1200, 800]}))
+    assert plain.transform(pd.DataFrame({"pay": ["1,200"]})) == plain.transform(pd.DataFrame({"pay": [1200]}))

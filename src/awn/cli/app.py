@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import signal
 import sys
 from importlib.metadata import entry_points
 from typing import Annotated
@@ -16,6 +18,9 @@ from awn.cli.model import compress, export, inspect, predict, truncate
 from awn.cli.output import err
 from awn.cli.report import report
 from awn.errors import AwnError
+
+# Torch's own words, in a RuntimeError.
+_NO_MEMORY = "can't allocate memory"
 
 app = typer.Typer(
     help="Neural networks that learn the width of their layers while they train.",
@@ -50,12 +55,37 @@ def options(
 
 
 def main() -> None:
-    """Run the command line; awn's own errors and those of the file system end it with one sentence and code 2."""
+    """Run the command line; errors of awn, of the file system and of memory end it with one sentence and code 2."""
+    # A request to end is treated like Ctrl-C: `awn fit` says how to resume.
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         app(prog_name="awn")
-    except (AwnError, OSError) as error:
-        sentence = str(error)
-        if isinstance(error, OSError) and error.strerror:
-            sentence = f"{error.filename or 'A file'} cannot be read or written: {error.strerror}."
-        err.print(f"[red]error:[/red] {escape(sentence)}", highlight=False, soft_wrap=True)
+    except (AwnError, OSError, MemoryError, RuntimeError) as error:
+        err.print(f"[red]error:[/red] {escape(_sentence(error))}", highlight=False, soft_wrap=True)
         sys.exit(2)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _sentence(error: Exception) -> str:
+    """An error in one sentence; raises it again if it is a fault of awn, whose traceback is needed."""
+    if isinstance(error, AwnError):
+        return str(error)
+    if isinstance(error, OSError):
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            return (
+                f"{error.filename or 'A file'} cannot be written: {error.strerror}. Free some space; an interrupted "
+                "`awn fit` then continues with --resume."
+            )
+        return (
+            f"{error.filename or 'A file'} cannot be read or written: {error.strerror}."
+            if error.strerror
+            else str(error)
+        )
+    if isinstance(error, MemoryError) or _NO_MEMORY in str(error):
+        first = (str(error).splitlines() or [""])[0]
+        return (
+            f"not enough memory{f' ({first})' if first else ''}. Use fewer rows or columns, or a lower --max-units; an "
+            "interrupted `awn fit` continues with --resume."
+        )
+    raise error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +13,16 @@ def read_config(path: Path | None) -> dict[str, Any]:
     if path is None:
         return {}
     try:
-        text = path.read_text(encoding="utf-8")
         if path.suffix.lower() == ".toml":
             import tomllib  # Python 3.11 and later
 
-            return tomllib.loads(text)
-        content = json.loads(text)
+            return tomllib.loads(path.read_text(encoding="utf-8"))
+        from awn.files.read import read_json
+
+        content = read_json(path)
     except ImportError:
         raise ArgumentError(f"{path}: TOML needs Python 3.11 or later. Write the options as JSON instead.") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ArgumentError(f"The config file {path} cannot be read: {error}") from None
     if not isinstance(content, dict):
         raise ArgumentError(f"The config file {path} must hold a JSON object of options.")

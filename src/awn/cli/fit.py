@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from awn.cli.arguments import AsJson, Quiet
+from awn.cli.arguments import AsJson, Ignore, Kind, Quiet, column_kinds
 from awn.cli.config import read_config
 from awn.cli.folders import run_folder
 from awn.cli.many import Execution, check_workers, fit_many
@@ -28,6 +28,8 @@ def fit(
     task: Annotated[
         str | None, typer.Option(help="classification or regression. Default: inferred from the target.")
     ] = None,
+    ignore: Ignore = None,
+    kind: Kind = None,
     hidden_layers: Annotated[int | None, typer.Option(help="Number of hidden layers. Default: 2.")] = None,
     test_size: Annotated[float, typer.Option(help="Fraction of the rows in the test set.")] = 0.2,
     seed: Annotated[int, typer.Option(help="Random seed of the test split and the training.")] = 0,
@@ -40,6 +42,9 @@ def fit(
     max_units: Annotated[int | None, typer.Option(help="Maximum number of units per layer. Default: 256.")] = None,
     max_params: Annotated[int | None, typer.Option(help="Maximum number of parameters. Default: no limit.")] = None,
     config: Annotated[Path | None, typer.Option(help="JSON or TOML file of estimator parameters.")] = None,
+    balanced: Annotated[
+        bool, typer.Option("--balanced", help="Weigh all classes equally in training, however many rows they have.")
+    ] = False,
     compare: Annotated[bool, typer.Option(help="Also train a fixed network of the learned widths.")] = True,
     threads: Annotated[int, typer.Option(help="Number of torch threads; 1 is fastest for small networks.", min=1)] = 1,
     resume: Annotated[bool, typer.Option("--resume", help="Resume an interrupted run.")] = False,
@@ -62,6 +67,10 @@ def fit(
     torch.set_num_threads(threads)
     named = {"hidden_layers": hidden_layers, "epochs": epochs, "max_units": max_units, "max_params": max_params}
     options = {**read_config(config), **{name: value for name, value in named.items() if value is not None}}
+    if balanced:
+        options["class_weight"] = "balanced"
+    if kinds := column_kinds(ignore or [], kind or []):
+        options["kinds"] = {**(options.get("kinds") or {}), **kinds}
     settings = TableSettings(target, cast("Task | None", task), test_size, seed, compare, options)
     check_workers(workers, ray)
     execution = Execution(workers or 1, ray, threads, resume, overwrite)
@@ -139,6 +148,11 @@ def print_result(result: TableFit) -> None:
 
     rows = [(network_name(name, result.task), f"{score:.4f}") for name, score in result.scores.items()]
     print_table(f"Scores on the test set ({result.rows['test']:,} rows)", ["network", result.score_name], rows)
+    measures = [
+        (name, f"{one['value']:.4g}", f"{one['low']:.4g} to {one['high']:.4g}")
+        for name, one in result.measures["adaptive"].items()
+    ]
+    print_table("The adaptive network on the test set", ["measure", "value", "95 % interval"], measures)
     layers = [(layer, units) for layer, units in result.widths.items()]
     print_table("Learned widths", ["layer", "units"], [*layers, ("total", sum(result.widths.values()))])
     out.print(f"{result.parameters:,} parameters, trained in {result.seconds:.1f} s", highlight=False)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from awn.errors import ArgumentError
+from awn.errors import ArgumentError, CheckpointError, FileError
 
 if TYPE_CHECKING:
     from awn.report import ReportData
@@ -50,10 +49,11 @@ def find_model(folder: Path) -> Path:
 
 def read_report_data(run: Path) -> ReportData:
     """The data behind the report of a finished run."""
+    from awn.files.read import read_json
     from awn.report import ReportData
 
     path = run / "report.json"
     try:
-        return ReportData.from_json(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError) as error:
-        raise ArgumentError(f"{run} is not a finished run of `awn fit`: {path} cannot be read ({error}).") from None
+        return ReportData.from_json(read_json(path))
+    except (FileError, ArgumentError) as error:
+        raise CheckpointError(f"{run} is not a finished run of `awn fit`: {path} cannot be read ({error}).") from None

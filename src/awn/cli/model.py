@@ -34,6 +34,12 @@ def predict(
     ],
     out_file: Annotated[Path | None, typer.Option("--out", help="CSV file. Default: the standard output.")] = None,
     proba: Annotated[bool, typer.Option("--proba", help="Predict the probability of every class.")] = False,
+    interval: Annotated[
+        float | None, typer.Option(help="Add prediction intervals that cover this share of the rows, such as 0.9.")
+    ] = None,
+    keep: Annotated[
+        list[str] | None, typer.Option(metavar="COLUMN", help="Column of the table to write, too. May be repeated.")
+    ] = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
@@ -46,7 +52,7 @@ def predict(
     if out_file is not None and (out_file.is_dir() or out_file.resolve() == table.resolve()):
         held = "a folder" if out_file.is_dir() else "the input table itself"
         raise ArgumentError(f"--out {out_file} is {held}. Pass another file.")
-    predicted = predict_table(find_model(model), table, proba=proba)
+    predicted = predict_table(find_model(model), table, proba=proba, keep=keep or [], interval=interval)
     if out_file is not None:
         from awn.files.write import write_files
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -22,11 +22,12 @@ from awn.core.groups import find_groups
 from awn.files.provenance import provenance
 from awn.report.data import Confusion, LayerCurve, ReportData, Residuals, TruncationPoint
 from awn.smaller.activations import ActivationBand, activation_bands
+from awn.tabular.calibration import CalibrationCurve
 from awn.tabular.estimators import AdaptiveClassifier
 from awn.tabular.folder import Estimator
 
 _KEPT = [round(keep / 100, 2) for keep in range(100, 0, -5)]
-_ROWS_SHOWN = 2000
+_ACTIVATION_ROWS = 2000
 _LATENCY_ROWS = 256
 
 
@@ -39,12 +40,12 @@ def analyse(
     headline: Sequence[tuple[str, Any]],
     settings: Mapping[str, Any],
     notes: Sequence[str] = (),
+    measures: Mapping[str, Any] | None = None,
 ) -> ReportData:
     """The data of the report: importance curves, truncation trade-off, activations and prediction errors."""
     classifies = isinstance(estimator, AdaptiveClassifier)
-    rows = X.iloc[:_ROWS_SHOWN]
-    shown = np.asarray(y)[:_ROWS_SHOWN]
-    predicted = estimator.predict(rows)
+    rows, actual = X.iloc[:_ACTIVATION_ROWS], np.asarray(y)
+    predicted = estimator.predict(X)
     return ReportData(
         title=title,
         task="classification" if classifies else "regression",
@@ -54,11 +55,13 @@ def analyse(
         layers=layer_curves(estimator.model_),
         truncation=truncation_curve(estimator, X, y),
         activations=to_plain(_activation_bands(estimator, rows)),
-        confusion=_confusion(estimator, shown, predicted) if isinstance(estimator, AdaptiveClassifier) else None,
-        residuals=None if classifies or predicted.ndim > 1 else Residuals(shown.tolist(), predicted.tolist()),
+        confusion=_confusion(estimator, actual, predicted) if isinstance(estimator, AdaptiveClassifier) else None,
+        residuals=None if classifies or predicted.ndim > 1 else Residuals(actual.tolist(), predicted.tolist()),
         settings=dict(settings),
         environment=provenance(),
         notes=list(notes),
+        measures=dict(measures or {}),
+        calibration=_calibration(estimator, X, actual) if isinstance(estimator, AdaptiveClassifier) else None,
     )
 
 
@@ -104,3 +107,13 @@ def _latencies(networks: Sequence[nn.Module], rows: torch.Tensor) -> list[float]
 def _confusion(estimator: AdaptiveClassifier, actual: Any, predicted: Any) -> Confusion:
     counts = confusion_matrix(actual, predicted, labels=estimator.classes_)
     return Confusion([str(label) for label in estimator.classes_], counts.tolist())
+
+
+def _calibration(estimator: AdaptiveClassifier, X: pd.DataFrame, actual: Any) -> dict[str, Any]:
+    """The calibration curve on rows of known classes, and the temperature behind it."""
+    known = np.isin(actual, estimator.classes_)
+    if not known.any():
+        return {"temperature": estimator.temperature_}
+    places = np.searchsorted(estimator.classes_, actual[known])
+    curve = CalibrationCurve.of(estimator.predict_proba(X[known]), places)
+    return {**asdict(curve), "temperature": estimator.temperature_}

@@ -1,33 +1,95 @@
-"""A width for few rows: the curves of several folds, averaged, so that every row is held out once."""
+"""Several networks for one table, each with another part of the rows held out, and one width for all of them."""
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import NamedTuple
 
 import torch
 from torch import nn
 
+from awn.core.state import load_state_dict_
+from awn.loss.prior import Prior
 from awn.smaller.choose import Choice, CurvePoint, pick_smallest
-from awn.training import Data
+from awn.training import Data, FitOptions, fit
+from awn.training.choosing import choose_width, cut_and_tuned, tuning_options
+from awn.training.evaluate import Loss, Score
 
 
-def other_folds(train: Data, validation: Data, seed: int) -> Iterator[tuple[Data, Data]]:
-    """Further splits of the same rows: each holds out another part of the training set, as large as `validation`.
+class Part(NamedTuple):
+    """The rows that a network is trained on, and those that are held out, if any."""
 
-    >>> train, validation = (Data(torch.zeros(n, 1), torch.zeros(n)) for n in (80, 20))
-    >>> [(len(fold.y), len(held.y)) for fold, held in other_folds(train, validation, seed=0)]
-    [(80, 20), (80, 20), (80, 20), (80, 20)]
+    train: Data
+    held: Data | None
+
+
+def folds_of(part: Part) -> int:
+    """The number of folds in which every row is held out once, 1 if none are held out.
+
+    >>> rows = Data(torch.zeros(80, 1), torch.zeros(80))
+    >>> folds_of(Part(rows, rows.rows(torch.arange(20)))), folds_of(Part(rows, None))
+    (5, 1)
     """
-    number = max(1, round(len(train.y) / len(validation.y)))
+    return 1 if part.held is None else 1 + max(1, round(len(part.train.y) / len(part.held.y)))
+
+
+def other_parts(part: Part, number: int, seed: int) -> Iterator[Part]:
+    """Further splits of the same rows, each holding out other rows; after all folds, the rows are shuffled again.
+
+    >>> rows = Data(torch.zeros(100, 1), torch.zeros(100))
+    >>> part = Part(rows.rows(torch.arange(80)), rows.rows(torch.arange(20)))
+    >>> [(len(other.train.y), len(other.held.y)) for other in other_parts(part, 3, seed=0)]
+    [(80, 20), (80, 20), (80, 20)]
+    """
+    if part.held is None:
+        return itertools.repeat(part, number)
+    turns = (_other_folds(part.train, part.held, folds_of(part) - 1, seed + turn) for turn in itertools.count())
+    return itertools.islice(itertools.chain.from_iterable(turns), number)
+
+
+def _other_folds(train: Data, held: Data, number: int, seed: int) -> Iterator[Part]:
     order = torch.randperm(len(train.y), generator=torch.Generator().manual_seed(seed)).to(train.x.device)
     parts = order.tensor_split(number)
-    for held in range(number):
-        others = torch.cat([part for place, part in enumerate(parts) if place != held] or [order[:0]])
+    for out in range(number):
+        others = torch.cat([part for place, part in enumerate(parts) if place != out] or [order[:0]])
         fold = train.rows(others)
-        joined = (None if a is None or b is None else torch.cat([a, b]) for a, b in zip(fold, validation, strict=True))
-        yield Data(*joined), train.rows(parts[held])  # type: ignore[arg-type]
+        joined = (None if a is None or b is None else torch.cat([a, b]) for a, b in zip(fold, held, strict=True))
+        yield Part(Data(*joined), train.rows(parts[out]))  # type: ignore[arg-type]
+
+
+def choose_over_folds_(
+    networks: Sequence[nn.Module],
+    parts: Sequence[Part],
+    *,
+    loss: Loss,
+    score: Score,
+    options: FitOptions,
+    prior: Prior,
+    cut: int,
+) -> Choice[nn.Module]:
+    """Choose a size by the mean loss of all folds, and cut the first `cut` networks to it, each fine-tuned on its part.
+
+    Returns the curve of the first network, with the mean loss of all folds. `score` is for this curve alone.
+    """
+    choices: list[Choice[nn.Module]] = []
+    for network, (train, held) in zip(networks, parts, strict=True):
+        assert held is not None
+        shown = score if not choices else None
+        choices.append(choose_width(network, train.x, held, loss=loss, score=shown, seed=options.seed))
+    together = cross_fitted(choices)
+    for network, choice, (train, held) in list(zip(networks, choices, parts, strict=True))[:cut]:
+        assert held is not None
+        place = choice.curve.index(_at_most(choice.curve, together.point.parameters))
+        own = dataclasses.replace(choice, chosen=place)
+        tune = partial(fit, train=train, validation=held, loss=loss, options=tuning_options(options), prior=prior)
+        if place > 0:
+            load_state_dict_(network, cut_and_tuned(own, held, loss=loss, fine_tune_=tune))
+        network.eval()
+    return together
 
 
 def cross_fitted(choices: Sequence[Choice[nn.Module]]) -> Choice[nn.Module]:

@@ -23,6 +23,8 @@ from torch import Tensor, nn
 from awn.errors import ArgumentError
 from awn.loss import likelihood
 from awn.smaller.truncate import compress
+from awn.tabular.calibration import ValidationErrors, fit_temperature, softmax
+from awn.tabular.held_outputs import HeldOutputs
 from awn.tabular.network import Array, Criterion, NetworkEstimator, TrainingRows
 from awn.training import Data
 from awn.training.evaluate import accuracy, all_outputs
@@ -53,6 +55,10 @@ class AdaptiveClassifier(ClassifierMixin, NetworkEstimator):  # type: ignore[mis
       network can then be truncated further, but is itself a little worse.
     - `scale`: the scale of the importance, "anchored", "mass" or "unit"; see `awn.Exponential`.
     - `quantile`: the share of the importance that the width covers, between 0 and 1.
+    - `members`: the number of networks whose outputs are averaged, each with other rows held out. None means as many as
+      `validation_fraction` gives, 5 by default, and 1 above 100,000 training rows. `widths_` has the units of all.
+    - `bins`: the most bins of the piecewise-linear encoding of a number; 0 means none. Tables with many columns or rows
+      get fewer.
     - `dropout`: the dropout rate after each activation.
     - `batch_norm`: whether to normalise each hidden layer before its activation.
     - `fixed_widths`: the hidden widths of an ordinary network to train instead, as a reference.
@@ -63,7 +69,7 @@ class AdaptiveClassifier(ClassifierMixin, NetworkEstimator):  # type: ignore[mis
     - `lr`: the learning rate.
     - `width_lr`: the learning rate of the widths; None means five times `lr`.
     - `batch_size`: rows per batch; None means 1/32 of the training rows, between 16 and 128.
-    - `epochs`: the most passes over the training rows; None means about 8,000 steps, and 10 to 100 epochs.
+    - `epochs`: the most passes over the training rows; None means about 4,000 steps, and 10 to 50 epochs.
     - `patience`: epochs without a lower validation loss before training stops; None means never.
     - `schedule`: the learning rate over time, "constant", "cosine" or "plateau".
     - `clip`: the largest norm of the gradient; None means no clipping.
@@ -72,17 +78,22 @@ class AdaptiveClassifier(ClassifierMixin, NetworkEstimator):  # type: ignore[mis
     - `choose`: "smallest" cuts the trained network to the smallest size that is as good on the validation rows, or,
       below 2,000 rows, over as many folds as `validation_fraction` gives. "epoch" keeps the learned widths of the
       smallest of equally good epochs, None those of the best epoch.
+    - `kinds`: the kinds of some columns, by name: "number", "boolean", "category", "date" or "ignored". The others are
+      inferred; free text and identifiers are left out, with a warning.
     - `class_weight`: a weight for each class, or "balanced" for weights inversely proportional to class frequency.
+    - `calibrate`: whether to fit the temperature of the probabilities to the validation rows after training.
     - `device`: where to train, such as "cpu" or "cuda"; "auto" means CUDA if there is one.
     - `callbacks`: `awn.training.Callback` objects to call during `fit`.
     - `random_state`: the seed of the initial weights, the validation split and the order of the rows.
 
     Fitted attributes: `widths_`, the units per layer; `curve_`, the validation loss at every size, as
     `awn.advanced.CurvePoint` objects from the learned network down to one unit per layer; `history_`, one row per
-    epoch; `network_`, the trained network as a plain module.
+    epoch; `network_`, the trained network as a plain module; `temperature_`, by which `predict_proba` divides the
+    network's outputs.
     """
 
     class_weight: Mapping[Any, float] | str | None = None
+    calibrate: bool = True
 
     def fit(
         self,
@@ -107,9 +118,10 @@ class AdaptiveClassifier(ClassifierMixin, NetworkEstimator):  # type: ignore[mis
                 f"y has only one class, {self.classes_.tolist()[0]!r}; a classifier needs at least two."
             )
         rows = self._training_rows(frame, labels, sample_weight).of_positive_weight()
-        self._train(
+        held = self._train(
             rows, len(self.classes_), _CLASSIFICATION, folder=folder, resume=resume, data_parallel=data_parallel
         )
+        self._fit_temperature(held)
         return self
 
     def partial_fit(
@@ -123,27 +135,34 @@ class AdaptiveClassifier(ClassifierMixin, NetworkEstimator):  # type: ignore[mis
                 "Pass a dict of weights."
             )
         frame = self._frame(X, reset=first)
-        labels = self._labels(frame, y)
         if first:
             if classes is None:
                 raise ArgumentError("classes is required in the first call of partial_fit: pass all class labels.")
-            self.classes_ = np.unique(np.asarray(classes))
-        unknown = np.setdiff1d(labels, self.classes_)
-        if len(unknown):
-            known = self.classes_.tolist()
-            raise ArgumentError(f"y has the class {unknown.tolist()[0]!r}, but the first call named only {known}.")
+            self.classes_, self.temperature_ = np.unique(np.asarray(classes)), 1.0
+        labels = self._known_labels(frame, y)
         self._train_on(self._training_rows(frame, labels, sample_weight), len(self.classes_), _CLASSIFICATION)
         return self
 
     def predict_proba(self, X: Any) -> Array:
-        """The probability of every class, [rows, classes], in the order of `classes_`."""
-        return np.asarray(torch.from_numpy(self._outputs(X)).softmax(1))
+        """The probability of every class, [rows, classes], in the order of `classes_`, at the fitted temperature."""
+        return softmax(self._outputs(X), self.temperature_)
 
     def predict(self, X: Any) -> Array:
         """The most probable class of every row."""
         check_is_fitted(self, "network_")
         chosen: Array = self.classes_[self._outputs(X).argmax(1)]
         return chosen
+
+    def calibrate_(self, X: Any, y: ArrayLike) -> AdaptiveClassifier:
+        """Fit the temperature of the probabilities to rows that were not trained on, such as after a truncation."""
+        check_is_fitted(self, "network_")
+        frame = self._frame(X, reset=False)
+        classes = np.searchsorted(self.classes_, self._known_labels(frame, y))
+        self._fit_temperature(HeldOutputs(self._encoded_outputs(self.preprocessor_.transform(frame)), classes))
+        return self
+
+    def _fit_temperature(self, held: HeldOutputs) -> None:
+        self.temperature_ = fit_temperature(held.outputs, held.targets, held.weights) if self.calibrate else 1.0
 
     def compress(self, X: Any, y: ArrayLike, *, max_drop: float = 0.005, repair: Any = None) -> AdaptiveClassifier:
         """A copy with the smallest network whose accuracy on these rows drops by at most `max_drop`.
@@ -171,6 +190,14 @@ class AdaptiveClassifier(ClassifierMixin, NetworkEstimator):  # type: ignore[mis
             check_classification_targets(labels)
         except ValueError as error:
             raise ArgumentError(str(error)) from None
+        return labels
+
+    def _known_labels(self, frame: pd.DataFrame, y: ArrayLike) -> Array:
+        labels = self._labels(frame, y)
+        unknown = np.setdiff1d(labels, self.classes_)
+        if len(unknown):
+            known = self.classes_.tolist()
+            raise ArgumentError(f"y has the class {unknown.tolist()[0]!r}, but the classes of this model are {known}.")
         return labels
 
     def _training_rows(self, frame: pd.DataFrame, labels: Array, sample_weight: ArrayLike | None) -> TrainingRows:
@@ -215,7 +242,10 @@ class AdaptiveRegressor(RegressorMixin, NetworkEstimator):  # type: ignore[misc]
         weights = self._checked_weights(frame, sample_weight)
         rows = TrainingRows(frame, self._checked_targets(frame, y), weights).of_positive_weight()
         rows = dataclasses.replace(rows, targets=self._standardised(rows.targets, reset=True))
-        self._train(rows, rows.targets.shape[1], _REGRESSION, folder=folder, resume=resume, data_parallel=data_parallel)
+        held = self._train(
+            rows, rows.targets.shape[1], _REGRESSION, folder=folder, resume=resume, data_parallel=data_parallel
+        )
+        self._keep_errors(held)
         return self
 
     def partial_fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> AdaptiveRegressor:
@@ -223,6 +253,7 @@ class AdaptiveRegressor(RegressorMixin, NetworkEstimator):  # type: ignore[misc]
         first = self._is_new()
         frame = self._frame(X, reset=first)
         targets = self._standardised(self._checked_targets(frame, y), reset=first)
+        self.validation_errors_ = None
         rows = TrainingRows(frame, targets, self._checked_weights(frame, sample_weight))
         self._train_on(rows, targets.shape[1], _REGRESSION)
         return self
@@ -232,6 +263,36 @@ class AdaptiveRegressor(RegressorMixin, NetworkEstimator):  # type: ignore[misc]
         check_is_fitted(self, "network_")
         predicted = self._outputs(X) * self.target_scale_ + self.target_mean_
         return np.asarray(predicted[:, 0] if self._one_target else predicted)
+
+    def predict_interval(self, X: Any, coverage: float = 0.9) -> tuple[Array, Array]:
+        """The lower and upper ends of intervals that contain the target of a row with probability `coverage`.
+
+        They are conformal intervals: every one has the same width, from the errors on rows that were held out. If
+        several networks are averaged, these are the errors of each network on its own held-out rows, so intervals are
+        rather too wide. Those rows also chose the epoch and the width.
+        """
+        check_is_fitted(self, "network_")
+        if self.validation_errors_ is None:
+            raise ArgumentError(
+                "There are no validation errors for prediction intervals: the model was trained without validation "
+                "rows, or truncated. Call calibrate_(X, y) with rows that were not trained on."
+            )
+        half = self.validation_errors_.half_widths(coverage)
+        predicted = self.predict(X)
+        half = half[0] if self._one_target else half
+        return predicted - half, predicted + half
+
+    def calibrate_(self, X: Any, y: ArrayLike) -> AdaptiveRegressor:
+        """Take the errors on rows that were not trained on as those of prediction intervals."""
+        check_is_fitted(self, "network_")
+        frame = self._frame(X, reset=False)
+        targets = self._standardised(self._checked_targets(frame, y), reset=False)
+        self._keep_errors(HeldOutputs(self._encoded_outputs(self.preprocessor_.transform(frame)), targets))
+        return self
+
+    def _keep_errors(self, held: HeldOutputs) -> None:
+        errors = (held.outputs - held.targets) * self.target_scale_ if len(held) else None
+        self.validation_errors_ = None if errors is None else ValidationErrors.of(errors)
 
     def compress(self, X: Any, y: ArrayLike, *, max_drop: float = 0.005, repair: Any = None) -> AdaptiveRegressor:
         """A copy with the smallest network whose R² on these rows drops by at most `max_drop`.

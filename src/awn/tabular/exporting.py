@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import pandas as pd
 import torch
@@ -15,6 +15,7 @@ from awn.export import onnx_bytes, program_bytes
 from awn.export.check import check_same
 from awn.files.write import tensor_file, write_files
 from awn.tabular.encode.preprocess import NumericPieces
+from awn.tabular.encode.scaling import FARTHEST
 from awn.tabular.estimators import AdaptiveClassifier
 from awn.tabular.folder import Estimator, load_estimator, read_about
 
@@ -39,7 +40,9 @@ def export_model(model: Path, path: Path, export_format: str) -> str:
         raise ArgumentError(f"{path} is a folder. Pass a file to write.")
     if export_format == "safetensors":
         network = estimator.to_torch()
-        description = {"layers": [str(layer) for layer in network.children()], "about": about}
+        description: dict[str, Any] = {"layers": [str(layer) for layer in network.children()], "about": about}
+        if isinstance(estimator, AdaptiveClassifier):
+            description["temperature"] = estimator.temperature_
         write_files({path: tensor_file(dict(network.state_dict()), description)})
         return f"Weights of {', '.join(description['layers'])}."
     whole = TableNetwork(estimator)
@@ -59,7 +62,7 @@ def _outputs(estimator: Estimator, whole: TableNetwork, example: Tensor) -> Tens
         encoded = estimator.preprocessor_.transform(pd.DataFrame(encoded, columns=whole.input_names))
     out: Tensor = estimator.network_(torch.from_numpy(encoded).double())
     if isinstance(estimator, AdaptiveClassifier):
-        return out.softmax(1)
+        return (out / estimator.temperature_).softmax(1)
     return out * torch.from_numpy(estimator.target_scale_) + torch.from_numpy(estimator.target_mean_)
 
 
@@ -67,8 +70,10 @@ class TableNetwork(nn.Module):
     """Encoding, network and output transformation as one module."""
 
     medians: Tensor
-    means: Tensor
     scales: Tensor
+    bin_columns: Tensor
+    bin_lows: Tensor
+    bin_widths: Tensor
     target_mean: Tensor
     target_scale: Tensor
 
@@ -78,10 +83,10 @@ class TableNetwork(nn.Module):
         self.pieces: NumericPieces | None = estimator.preprocessor_.numeric_pieces()
         self.classifies = isinstance(estimator, AdaptiveClassifier)
         if self.pieces is not None:
-            for name in ("medians", "means", "scales"):
-                self.register_buffer(name, torch.as_tensor(getattr(self.pieces, name), dtype=torch.float64))
+            for name in ("medians", "scales", "bin_columns", "bin_lows", "bin_widths"):
+                self.register_buffer(name, torch.from_numpy(getattr(self.pieces, name)))
             self.indicators: list[int] = self.pieces.indicators.tolist()
-            self.clip = float(self.pieces.clip)
+            self.limit = self.pieces.limit
             self.input_names = list(self.pieces.columns)
             self.booleans = [column.kind == "boolean" for column in estimator.preprocessor_.columns if column.used]
         else:
@@ -91,6 +96,7 @@ class TableNetwork(nn.Module):
             self.register_buffer("target_scale", torch.as_tensor(estimator.target_scale_, dtype=torch.float32))
             self.output = "the prediction"
         else:
+            self.temperature = estimator.temperature_
             self.output = f"the probabilities of {listed(map(str, estimator.classes_))}"
 
     def forward(self, x: Tensor) -> Tensor:
@@ -98,13 +104,18 @@ class TableNetwork(nn.Module):
         if self.pieces is not None:
             x = self._encode(x.double())
         out: Tensor = self.network(x.float())
-        return out.softmax(1) if self.classifies else out * self.target_scale + self.target_mean
+        return (out / self.temperature).softmax(1) if self.classifies else out * self.target_scale + self.target_mean
 
     def _encode(self, x: Tensor) -> Tensor:
         missing = torch.isnan(x)
         filled = torch.where(missing, self.medians, x)
-        scaled = ((filled - self.means) / self.scales).clamp(-self.clip, self.clip)
-        return torch.cat([scaled, missing[:, self.indicators].double()], dim=1) if self.indicators else scaled
+        scaled = ((filled - self.medians) / self.scales).clamp(-FARTHEST, FARTHEST)
+        parts = [scaled / (1 + (scaled / self.limit).square()).sqrt()]
+        if self.indicators:
+            parts.append(missing[:, self.indicators].double())
+        if len(self.bin_columns):
+            parts.append(((filled[:, self.bin_columns] - self.bin_lows) / self.bin_widths).clamp(0.0, 1.0))
+        return torch.cat(parts, dim=1)
 
     def example_rows(self, rows: int) -> Tensor:
         """Random rows like those of the table, the first with missing values where the table has them."""
@@ -112,7 +123,7 @@ class TableNetwork(nn.Module):
         noise = torch.randn(rows, len(self.input_names), generator=generator)
         if self.pieces is None:
             return noise
-        example = noise.double() * self.scales + self.means
+        example = noise.double() * self.scales + self.medians
         example[:, self.booleans] = (noise[:, self.booleans] > 0).double()
         example[0, self.indicators] = torch.nan
         return example

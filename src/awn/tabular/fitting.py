@@ -3,29 +3,37 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
+from sklearn.base import ClassifierMixin
 from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.model_selection import train_test_split
 
 from awn.core.count import count_parameters
 from awn.core.groups import find_groups
-from awn.errors import TableError
+from awn.errors import ArgumentError, ColumnWarning, TableError
 from awn.files.provenance import provenance
 from awn.files.write import json_file, write_files
 from awn.parallel.torchrun import is_first
 from awn.report import write_report
 from awn.tabular.analysis import analyse
+from awn.tabular.encode.columns import ColumnKind, decide_columns
 from awn.tabular.estimators import AdaptiveClassifier, AdaptiveRegressor
 from awn.tabular.folder import Estimator, save_estimator
+from awn.tabular.leaks import find_leaks
+from awn.tabular.measures import measure_classes, measure_numbers
+from awn.tabular.members import networks_of
 from awn.tabular.options import check_options
-from awn.tabular.outcome import SCORE_NAMES, SCORES, Start, TableFit, describe_rows, describe_target
+from awn.tabular.outcome import SCORE_NAMES, SCORES, Start, TableFit, describe_imbalance, describe_rows, describe_target
 from awn.tabular.read.table import read_table
 from awn.tabular.read.target import Task, as_classes, guess_task, split_target
+from awn.tabular.read.values import numbers
 from awn.tabular.settings import TableSettings
 from awn.training import Callback, Progress
 
@@ -57,18 +65,21 @@ def fit_table(
     opening = _Opening(lambda: begin(_start(known, estimator)))
     estimator = _make(known, settings.seed, callbacks=[opening, *callbacks])
     started = time.perf_counter()
-    estimator.fit(parts.X, parts.y, folder=Path(folder, "run"), resume=resume, data_parallel=data_parallel)
+    _train(estimator, parts, folder=Path(folder, "run"), resume=resume, data_parallel=data_parallel)
     seconds = time.perf_counter() - started
 
-    scores = {"adaptive": float(estimator.score(parts.X_test, parts.y_test)), "baseline": _baseline(known.task, parts)}
+    baseline = _baseline(known.task, parts)
+    measures = {"adaptive": _measured(estimator, parts), "baseline": _measured(baseline, parts)}
+    scores = {"adaptive": _score(estimator, parts), "baseline": _score(baseline, parts)}
     if settings.compare:
         fixed = _make(known, settings.seed, fixed_widths=list(estimator.widths_.values()))
-        fixed.fit(parts.X, parts.y, data_parallel=data_parallel)
-        scores["fixed"] = float(fixed.score(parts.X_test, parts.y_test))
+        _train(fixed, parts, data_parallel=data_parallel)
+        scores["fixed"], measures["fixed"] = _score(fixed, parts), _measured(fixed, parts)
     result = TableFit(
         **_start(known, estimator)._asdict(),
         **_end(estimator),
         scores=scores,
+        measures=measures,
         seconds=round(seconds, 1),
         folder=str(folder),
         model=str(Path(folder, "model")),
@@ -105,10 +116,10 @@ def _start(known: _Prepared, estimator: Estimator) -> Start:
 def _end(estimator: Estimator) -> dict[str, Any]:
     """The facts known once the network is trained."""
     history = estimator.history_
-    widths = {group.name: group.width for group in find_groups(estimator.model_)}
+    widths = {group.name: group.width for one in networks_of(estimator.model_) for group in find_groups(one)}
     return {
         "widths": estimator.widths_,
-        "learned_widths": history[history.kept_epoch - 1]["widths"],
+        "learned_widths": estimator.learned_widths_,
         "at_cap": {name: width.units for name, width in widths.items() if width.units == width.max_units},
         "parameters": count_parameters(estimator.model_),
         "epochs": len(history),
@@ -125,13 +136,28 @@ def check_fit(table: str | Path, settings: TableSettings) -> str:
 
 def _prepare(table: str | Path, settings: TableSettings) -> _Prepared:
     """Read and split the table, infer the task, and check the options."""
-    features, wanted, notes = split_target(read_table(table), settings.target)
+    kinds = _kinds(settings)
+    frame = read_table(table, as_text=[name for name, kind in kinds.items() if kind == "category"])
+    features, wanted, notes = split_target(frame, settings.target)
+    columns = decide_columns(features, kinds)  # decided again on the training rows; here, errors in any row are found
     guess = guess_task(wanted, settings.task)
     classifies = guess.task == "classification"
     parts = _split(features, as_classes(wanted) if classifies else wanted, guess.task, settings)
     classes = [str(label) for label in sorted(parts.y.unique())] if classifies else None
     says = describe_target(settings.target, guess.task, classes, guess.reason)
+    notes += [note for note in [describe_imbalance(parts.y) if classifies else ""] if note]
+    notes += find_leaks(parts.X, parts.y, guess.task, columns)
     return _Prepared(guess.task, classes, parts, _usable(guess.task, settings.options, parts.y), [says, *notes])
+
+
+def _kinds(settings: TableSettings) -> Mapping[str, ColumnKind]:
+    """The kinds of columns in the options, if they are a mapping: other values are refused with the other options."""
+    kinds = settings.options.get("kinds") or {}
+    if not isinstance(kinds, Mapping):
+        return {}
+    if settings.target in kinds:
+        raise ArgumentError(f"{settings.target!r} is the target, so it has no kind. The task decides how it is read.")
+    return kinds
 
 
 @dataclass(frozen=True)
@@ -181,10 +207,33 @@ def _make(known: _Prepared, seed: int, **others: Any) -> Estimator:
     return _ESTIMATORS[known.task](**known.options, random_state=seed, **others)
 
 
-def _baseline(task: Task, parts: _Parts) -> float:
-    """The score of predicting the most frequent class, or the mean, for every row."""
+def _train(estimator: Estimator, parts: _Parts, **options: Any) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ColumnWarning)  # the notes name these columns
+        estimator.fit(parts.X, parts.y, **options)
+
+
+def _baseline(task: Task, parts: _Parts) -> Any:
+    """A model that predicts the most frequent class, or the mean, for every row."""
     dummy = DummyClassifier() if task == "classification" else DummyRegressor()
-    return float(dummy.fit(parts.X, parts.y).score(parts.X_test, parts.y_test))
+    return dummy.fit(parts.X, parts.y)
+
+
+def _score(model: Any, parts: _Parts) -> float:
+    return float(model.score(parts.X_test, parts.y_test))
+
+
+def _measured(model: Any, parts: _Parts) -> dict[str, dict[str, float]]:
+    """All measures of a model on the test set, as plain numbers."""
+    if isinstance(model, ClassifierMixin):
+        classes = list(model.classes_)
+        place = {label: number for number, label in enumerate(classes)}
+        known = parts.y_test.isin(classes).to_numpy()  # a class of one row may be in the test set alone
+        actual = np.array([place[label] for label in parts.y_test[known]], dtype=np.intp)
+        found = measure_classes(classes, actual, model.predict_proba(parts.X_test[known])) if len(actual) else {}
+    else:
+        found = measure_numbers(numbers(parts.y_test), model.predict(parts.X_test))
+    return {name: asdict(measure) for name, measure in found.items()}
 
 
 def _write(
@@ -207,6 +256,7 @@ def _write(
         ],
         settings={"table": table.name, "target": target, "seed": made_by["seed"], **_reported_options(estimator)},
         notes=[*result.notes, *result.ending()],
+        measures=result.measures,
     )
     write_report(folder / "report.html", data)
     write_files(

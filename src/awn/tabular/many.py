@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
@@ -14,8 +13,10 @@ from typing import Any
 import torch
 
 from awn.basics.plain import to_plain
-from awn.errors import ArgumentError, TableError
+from awn.basics.schema import anything, entries, flag, items, number, record, text, whole
+from awn.errors import ArgumentError, CheckpointError, TableError
 from awn.files.provenance import origin
+from awn.files.read import read_json
 from awn.runs.manager import Failure, RunManager, RunRecipe, Tell
 from awn.runs.workers import Workers
 from awn.tabular.fitting import check_fit, fit_table
@@ -120,7 +121,7 @@ class _TableRuns(RunRecipe[TableRun, TableFit]):
     tell: Tell
 
     def find(self, run: TableRun) -> TableFit | None:
-        return _read_fit(run, self.asked[run]) if self.resume else None
+        return read_fit(run, self.asked[run]) if self.resume else None
 
     def call(self, run: TableRun) -> tuple[Any, ...]:
         # A worker's working folder may be another.
@@ -129,12 +130,12 @@ class _TableRuns(RunRecipe[TableRun, TableFit]):
         return _make, there, self.settings, self.resume, self.threads, facts
 
     def keep(self, run: TableRun, returned: None) -> TableFit | Failure:
-        made = _read_fit(run, self.asked[run])
+        made = read_fit(run, self.asked[run])
         return made or Failure(f"no result is in {run.folder}: it must be on a disk that all workers share.")
 
     def say(self, run: TableRun, outcome: TableFit | Failure, left: int) -> None:
         if isinstance(outcome, TableFit):
-            self.tell(_sentence(run, outcome, left))
+            self.tell(sentence(run, outcome, left))
         elif not outcome.refused:
             self.tell(f"{run}: failed; {left} to go")
 
@@ -175,18 +176,29 @@ def _asked(runs: Sequence[TableRun], settings: TableSettings) -> dict[TableRun, 
     return {run: to_plain({"table": contents[run.table], **asdict(replace(settings, seed=run.seed))}) for run in runs}
 
 
-def _read_fit(run: TableRun, asked: Mapping[str, Any]) -> TableFit | None:
+def read_fit(run: TableRun, asked: Mapping[str, Any]) -> TableFit | None:
     """The result in a run's folder, if the run is finished and was made with the same settings."""
     try:
-        summary = json.loads((run.folder / "summary.json").read_bytes())
-        if summary["from"].get("asked") != asked or not (run.folder / "report.json").is_file():
-            return None
-        return TableFit(**{own.name: summary[own.name] for own in fields(TableFit)})
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):  # not there, or cut off
+        summary = read_json(run.folder / "summary.json", _SUMMARY)
+    except CheckpointError:  # not there, or damaged
         return None
+    if summary["from"].get("asked") != asked or not (run.folder / "report.json").is_file():
+        return None
+    return TableFit(**{own.name: summary[own.name] for own in fields(TableFit)})
 
 
-def _sentence(run: TableRun, made: TableFit, left: int) -> str:
+_SUMMARY = record(
+    {own.name: anything() for own in fields(TableFit)}
+    | {"from": entries(anything()), "score_name": text(), "seconds": number(), "parameters": whole(0)}
+    | {"scores": record({"adaptive": number()}, others=number())}
+    | {name: entries(whole(0)) for name in ("rows", "columns", "widths", "learned_widths", "at_cap")}
+    | {"epochs": whole(0), "kept_epoch": whole(0), "stopped_early": flag(), "notes": items(text())},
+    others=anything(),
+)
+
+
+def sentence(run: TableRun, made: TableFit, left: int) -> str:
+    """A finished run in one line, with the number of runs that are left."""
     score, units = made.scores["adaptive"], sum(made.widths.values())
     capped = f" ({', '.join(made.at_cap)} at the limit: a higher --max-units may help)" if made.at_cap else ""
     return f"{run}: {made.score_name} {score:.4f}, {units} units{capped}, {made.seconds:.1f} s; {left} to go"

@@ -6,7 +6,6 @@ import copy
 import dataclasses
 import math
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -26,10 +25,10 @@ from sklearn.utils.validation import (
 )
 from torch import nn
 
+from awn.basics.checks import check_units
 from awn.core.count import count_parameters
 from awn.core.groups import find_groups
 from awn.core.importance import Exponential
-from awn.core.summary import widths
 from awn.errors import ArgumentError
 from awn.loss.budget import Budget
 from awn.loss.param_groups import param_groups
@@ -37,14 +36,16 @@ from awn.loss.prior import Prior
 from awn.nn.fixed import fixed_mlp
 from awn.nn.mlp import AdaptiveMLP
 from awn.parallel.ddp import together
-from awn.smaller.choose import Choice
 from awn.smaller.finalize import finalize
 from awn.smaller.truncate import truncate
-from awn.tabular.cross_fit import cross_fitted, other_folds
+from awn.tabular.calibration import ValidationErrors
+from awn.tabular.cross_fit import Part, choose_over_folds_, folds_of, other_parts
+from awn.tabular.encode.columns import warn_of_columns
 from awn.tabular.encode.preprocess import Preprocessor
+from awn.tabular.held_outputs import HeldOutputs
+from awn.tabular.members import Members, layer_widths, merge, networks_of, total_widths
 from awn.tabular.parameters import NetworkParameters
 from awn.training import Data, FitOptions, History, fit
-from awn.training.choosing import choose_width, cut_and_tune_, tuning_options
 from awn.training.evaluate import Loss, Score, all_outputs
 from awn.training.options import WIDTH_RATE
 
@@ -60,7 +61,13 @@ _FEW_ROWS_TO_CHOOSE = 2000
 # Layers grow no wider, unless the user says so.
 _MOST_UNITS = 256
 # Unless the user sets the number of epochs, training takes about this many steps.
-_STEPS, _FEWEST_EPOCHS, _MOST_EPOCHS = 8000, 10, 100
+_STEPS, _FEWEST_EPOCHS, _MOST_EPOCHS = 4000, 10, 50
+# Gradients of a small network change quickly, so their squares are averaged over fewer steps than Adam's default.
+_BETAS = (0.9, 0.95)
+# Averaging pays on all tables, but on longer ones it takes minutes.
+_MOST_ROWS_TO_AVERAGE = 100_000
+# Predictions are computed in double precision for this many rows at a time.
+_ROWS_AT_ONCE = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -102,6 +109,8 @@ class NetworkEstimator(NetworkParameters, BaseEstimator):  # type: ignore[misc]
 
     # Kept from one call of partial_fit to the next.
     _optimizer: torch.optim.Optimizer | None
+    # Of a regressor, for prediction intervals; None if there were no validation rows, or the network was cut.
+    validation_errors_: ValidationErrors | None
 
     def _train(
         self,
@@ -112,66 +121,97 @@ class NetworkEstimator(NetworkParameters, BaseEstimator):  # type: ignore[misc]
         folder: str | Path | None,
         resume: bool,
         data_parallel: bool,
-    ) -> None:
-        """Split off the validation rows, fit the preprocessing on the others, build the network and train it."""
+    ) -> HeldOutputs:
+        """Split off the validation rows, fit the preprocessing on the others, build the networks and train them.
+
+        Returns the outputs for rows that were held out.
+        """
         seed = self._seed()
         train, validation = self._split(rows, criterion, seed)
         self._optimizer = None  # one from an earlier partial_fit belongs to another network
-        self.preprocessor_ = Preprocessor().fit(train.frame)
-        data = self._data(train)
-        self.model_ = self._make_network(data.x.shape[1], outputs, seed)
-        self._check_cap()
+        self.preprocessor_ = Preprocessor(kinds=self.kinds, bins=self.bins).fit(train.frame)
+        warn_of_columns(self.preprocessor_.columns)
+        part = Part(self._data(train), self._data(validation) if len(validation) else None)
+        self.model_ = self._make_network(part.train.x.shape[1], outputs, seed)
         options = self._options(seed, len(train))
         self.max_iter_ = options.epochs
-        folds = options.choose == "smallest" and len(rows) < _FEW_ROWS_TO_CHOOSE and not data_parallel
+        folds = 1
+        if options.choose == "smallest" and len(rows) < _FEW_ROWS_TO_CHOOSE and self.fixed_widths is None:
+            folds = 1 if data_parallel else folds_of(part)
+            options = dataclasses.replace(options, choose="epoch") if folds > 1 else options
+        members = self._number_of_members(part, data_parallel)
+        self._check_cap(members)
+        prior = self._prior(len(train))
         self.history_ = fit(
             together(self.model_) if data_parallel else self.model_,
-            data,
-            self._data(validation) if len(validation) else None,
+            *part,
             loss=criterion.loss,
             score=criterion.score,
-            options=dataclasses.replace(options, choose="epoch") if folds else options,
-            prior=self._prior(len(train)),
-            budget=self._budget(),
+            options=options,
+            prior=prior,
+            optimizer=self._make_optimizer(self.model_, prior, len(train)),
+            budget=self._budget(members),
             callbacks=self.callbacks,
             folder=folder,
             resume=resume,
         )
-        if folds and len(validation) and find_groups(self.model_):
-            self._choose_over_folds(data, self._data(validation), outputs, criterion, options)
-        self._finish(data.x)
+        held = self._train_others(part, outputs, criterion, options, members=members, folds=folds)
+        self._finish(part.train.x)
+        return held
 
-    def _choose_over_folds(
-        self, train: Data, validation: Data, outputs: int, criterion: Criterion, options: FitOptions
-    ) -> None:
-        """Choose the width by the mean loss of several folds, of which the trained network's split is the first."""
-        loss, seed, prior = criterion.loss, options.seed, self._prior(len(train.y))
-        train_alike = partial(fit, loss=loss, options=dataclasses.replace(options, choose="epoch"), prior=prior)
+    def _train_others(
+        self, part: Part, outputs: int, criterion: Criterion, options: FitOptions, *, members: int, folds: int
+    ) -> HeldOutputs:
+        """Train the networks besides the first, on other parts of the rows, and choose their width if there are folds.
 
-        def choose(model: nn.Module, fold: Data, held: Data, score: Score | None = None) -> Choice[nn.Module]:
-            return choose_width(model, fold.x, held, loss=loss, score=score, seed=seed)
+        The networks of the first `members` parts become the model. Returns their outputs, each for the rows that it
+        did not train on.
+        """
+        networks, parts, histories = [self.model_], [part], [self.history_]
+        prior = self._prior(len(part.train.y))
+        for place, other in enumerate(other_parts(part, max(members, folds) - 1, options.seed), 1):
+            network = self._make_network(part.train.x.shape[1], outputs, options.seed + place)
+            history = fit(
+                network,
+                *other,
+                loss=criterion.loss,
+                options=dataclasses.replace(options, seed=options.seed + place),
+                prior=prior,
+                optimizer=self._make_optimizer(network, prior, len(other.train.y)),
+                budget=self._budget(members),
+            )
+            histories.append(history)
+            networks.append(network)
+            parts.append(other)
+        if folds > 1:
+            self.history_.choice = choose_over_folds_(
+                networks, parts, loss=criterion.loss, score=criterion.score, options=options, prior=prior, cut=members
+            )
+        self.learned_widths_ = total_widths([kept["widths"] for kept in (each.kept for each in histories[:members])])
+        self.model_ = networks[0] if members == 1 else Members(networks[:members])
+        return HeldOutputs.of(networks[:members], parts[:members])
 
-        choices = [choose(self.model_, train, validation, criterion.score)]
-        for fold, held in other_folds(train, validation, seed):
-            model = self._make_network(train.x.shape[1], outputs, seed)
-            train_alike(model, fold, held)
-            choices.append(choose(model, fold, held))
-        choice = cross_fitted(choices)
-        tune = partial(fit, train=train, validation=validation, loss=loss, options=tuning_options(options), prior=prior)
-        cut_and_tune_(self.model_, choice, validation, loss=loss, fine_tune_=tune)
-        self.history_.choice = choice
+    def _number_of_members(self, part: Part, data_parallel: bool) -> int:
+        """The networks to average: one for each fold, unless the user sets their number."""
+        alone = data_parallel or self.fixed_widths is not None or len(part.train.y) > _MOST_ROWS_TO_AVERAGE
+        members = (1 if alone else folds_of(part)) if self.members is None else self.members
+        check_units("members", members)
+        if data_parallel and members > 1:
+            raise ArgumentError("With data_parallel, several processes train one network: members must be 1.")
+        return members
 
     def _train_on(self, rows: TrainingRows, outputs: int, criterion: Criterion) -> None:
         """Train for one epoch; the first call also fits the preprocessing and builds the network."""
         seed = self._seed()
         if self._is_new():
-            self.preprocessor_ = Preprocessor().fit(rows.frame)
+            self.preprocessor_ = Preprocessor(kinds=self.kinds, bins=self.bins).fit(rows.frame)
+            warn_of_columns(self.preprocessor_.columns)
         data = self._data(rows)
         if self._is_new():
             self.model_ = self._make_network(data.x.shape[1], outputs, seed)
             self.history_ = History()
         if getattr(self, "_optimizer", None) is None:
-            self._optimizer = self._make_optimizer()
+            self._optimizer = self._make_optimizer(self.model_)
         done = len(self.history_)  # changes the seed, so that every epoch shuffles differently
         options = FitOptions(
             epochs=1,
@@ -187,7 +227,7 @@ class NetworkEstimator(NetworkParameters, BaseEstimator):  # type: ignore[misc]
             loss=criterion.loss,
             options=options,
             prior=self._prior(len(rows)),
-            budget=self._budget(),
+            budget=self._budget(1),
             optimizer=self._optimizer,
         )
         self.history_ = History([*self.history_, *({**row, "epoch": done + row["epoch"]} for row in more)])
@@ -203,12 +243,12 @@ class NetworkEstimator(NetworkParameters, BaseEstimator):  # type: ignore[misc]
             enough = rows if rows is not None and len(rows) > 1 else None
             self.model_ = truncate(self.model_, max_params=self.max_params, scope="global", repair=enough)
             self._optimizer = None
-        self.widths_ = widths(self.model_)
+        self.widths_ = layer_widths(self.model_)
         self.curve_ = () if self.history_.choice is None else self.history_.choice.curve
         self.n_iter_ = len(self.history_)
         # In double precision on the CPU, the prediction of a row does not depend on the other rows of its batch.
-        plain = finalize(self.model_) if groups else copy.deepcopy(self.model_)
-        self.network_ = plain.cpu().double().eval().requires_grad_(False)
+        networks = [finalize(one) if groups else copy.deepcopy(one) for one in networks_of(self.model_)]
+        self.network_ = merge(networks).cpu().double().eval().requires_grad_(False)
 
     def _frame(self, X: Any, *, reset: bool) -> pd.DataFrame:
         """The rows as a DataFrame, checked as scikit-learn does; the columns of an array become x0, x1 and so on."""
@@ -224,16 +264,24 @@ class NetworkEstimator(NetworkParameters, BaseEstimator):  # type: ignore[misc]
     def _outputs(self, X: Any) -> Array:
         """The network's outputs for rows."""
         check_is_fitted(self, "network_")
-        return np.asarray(all_outputs(self.network_, torch.from_numpy(self.encode(X)).double()))
+        return self._encoded_outputs(self.encode(X))
+
+    def _encoded_outputs(self, encoded: Array) -> Array:
+        rows = torch.from_numpy(encoded)
+        parts = rows.split(_ROWS_AT_ONCE) if len(rows) else [rows]
+        return np.concatenate([np.asarray(all_outputs(self.network_, part.double())) for part in parts])
 
     def encode(self, X: Any) -> Array:
-        """The rows as the network's inputs: standardised numbers and one-hot categories."""
+        """The rows as the network's inputs: scaled numbers and their bins, and one-hot categories."""
         check_is_fitted(self, "preprocessor_")
         encoded: Array = self.preprocessor_.transform(self._frame(X, reset=False))
         return encoded
 
     def to_torch(self) -> nn.Module:
-        """The trained network as a plain `nn.Module` in single precision; its inputs are the output of `encode`."""
+        """The trained network as a plain `nn.Module` in single precision; its inputs are the output of `encode`.
+
+        The outputs of a classifier's network are logits: softmax(outputs / temperature_) gives the probabilities.
+        """
         check_is_fitted(self, "network_")
         return copy.deepcopy(self.network_).float()
 
@@ -254,9 +302,9 @@ class NetworkEstimator(NetworkParameters, BaseEstimator):  # type: ignore[misc]
         return None if X is None else torch.from_numpy(self.encode(X)).to(next(self.model_.parameters()).device)
 
     def _with(self: SelfT, model: nn.Module) -> SelfT:
-        # Everything but the network is shared, since it does not change after fitting.
+        # Everything else is shared, since it does not change after fitting; the errors are those of this network.
         other = type(self).__new__(type(self))
-        other.__dict__.update({**self.__dict__, "model_": model, "_optimizer": None})
+        other.__dict__.update({**self.__dict__, "model_": model, "_optimizer": None, "validation_errors_": None})
         other._finish()
         return other
 
@@ -326,9 +374,13 @@ class NetworkEstimator(NetworkParameters, BaseEstimator):  # type: ignore[misc]
             return Prior(weight_scale=None)
         return Prior(weight_scale=self.weight_scale * math.sqrt(max(1.0, _FEW_ROWS / rows)))
 
-    def _make_optimizer(self) -> torch.optim.Optimizer:
+    def _make_optimizer(
+        self, model: nn.Module, prior: Prior | None = None, rows: int | None = None
+    ) -> torch.optim.Optimizer:
+        """Adam; given the prior and the number of rows, it applies the prior on the weights, which is cheaper."""
         rate = WIDTH_RATE * self.lr if self.width_lr is None else self.width_lr
-        return torch.optim.Adam(param_groups(self.model_, self.lr, width_lr=rate), fused=True)
+        inside: dict[str, Any] = {"prior": prior, "n_samples": rows} if prior and self.fixed_widths is None else {}
+        return torch.optim.Adam(param_groups(model, self.lr, width_lr=rate, **inside), betas=_BETAS, fused=True)
 
     def _device(self) -> torch.device:
         wanted = self.device if self.device != "auto" else "cuda" if torch.cuda.is_available() else "cpu"
@@ -341,9 +393,9 @@ class NetworkEstimator(NetworkParameters, BaseEstimator):  # type: ignore[misc]
     def _seed(self) -> int:
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
-    def _check_cap(self) -> None:
-        """Refuse, before training, a limit that even the smallest network exceeds."""
-        smallest = count_parameters(self.model_, {group.name: 1 for group in find_groups(self.model_)})
+    def _check_cap(self, members: int) -> None:
+        """Refuse, before training, a limit that even the smallest networks exceed."""
+        smallest = members * count_parameters(self.model_, {group.name: 1 for group in find_groups(self.model_)})
         if self.max_params is not None and smallest > self.max_params:
             raise ArgumentError(
                 f"max_params={self.max_params:,} cannot be met: with one unit per layer, the network has {smallest:,} "
@@ -351,8 +403,8 @@ class NetworkEstimator(NetworkParameters, BaseEstimator):  # type: ignore[misc]
                 argument="max_params",
             )
 
-    def _budget(self) -> Budget | None:
-        return None if self.max_params is None else Budget(max_params=self.max_params)
+    def _budget(self, members: int) -> Budget | None:
+        return None if self.max_params is None else Budget(max_params=self.max_params // members)
 
     def _options(self, seed: int, rows: int) -> FitOptions:
         return FitOptions(

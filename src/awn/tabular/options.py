@@ -11,7 +11,8 @@ from awn.basics.names import near
 from awn.errors import ArgumentError
 from awn.tabular.estimators import AdaptiveClassifier, AdaptiveRegressor
 
-_SET_ELSEWHERE = {
+#: Parameters that a file cannot set, with the reason.
+SET_ELSEWHERE = {
     "callbacks": "callbacks are Python objects",
     "fixed_widths": "the widths are learned",
     "random_state": "set the seed instead",
@@ -26,10 +27,10 @@ def check_options(estimator: type[AdaptiveClassifier | AdaptiveRegressor], optio
     awn.errors.ArgumentError: There is no option 'hiden_layers'. Did you mean 'hidden_layers'?
     """
     hints = get_type_hints(estimator)
-    names = [field.name for field in dataclasses.fields(estimator) if field.name not in _SET_ELSEWHERE]
+    names = [field.name for field in dataclasses.fields(estimator) if field.name not in SET_ELSEWHERE]
     for name, value in options.items():
-        if name in _SET_ELSEWHERE:
-            raise ArgumentError(f"The option {name!r} cannot be set here: {_SET_ELSEWHERE[name]}.")
+        if name in SET_ELSEWHERE:
+            raise ArgumentError(f"The option {name!r} cannot be set here: {SET_ELSEWHERE[name]}.")
         if name not in names:
             known = near(name, names) or f" Options: {', '.join(names)}."
             raise ArgumentError(f"There is no option {name!r}.{known}")

@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import pandas as pd
+
 from awn.basics.names import listed
 from awn.tabular.read.target import Task
 
 #: The names of the scored networks, in all output for people.
 SCORES = {"adaptive": "adaptive", "fixed": "fixed, same widths", "baseline": "baseline"}
 _BASELINES = {"classification": "most frequent class", "regression": "mean"}
+_IMBALANCE = 5  # times as many rows of the largest class as of the smallest
 SCORE_NAMES: dict[Task, str] = {"classification": "accuracy", "regression": "R²"}
 
 
@@ -43,8 +46,9 @@ class TableFit:
     """The result of a run: scores on the test set, widths, size, time, and paths.
 
     The model is that of `kept_epoch`, out of `epochs`, cut from `learned_widths` to `widths`. `at_cap` has the layers
-    that ended at their maximum number of units, with that number. `training_path` is that of the history: "by hand" or
-    "autograd".
+    that ended at their maximum number of units, with that number. `measures` has for each network the `value` of every
+    measure on the test set, and the ends of its 95 % interval, `low` and `high`. `training_path` is that of the
+    history: "by hand" or "autograd".
     """
 
     task: Task
@@ -53,6 +57,7 @@ class TableFit:
     rows: dict[str, int]
     columns: dict[str, int]
     scores: dict[str, float]
+    measures: dict[str, dict[str, dict[str, float]]]
     widths: dict[str, int]
     learned_widths: dict[str, int]
     at_cap: dict[str, int]
@@ -105,4 +110,22 @@ def describe_rows(rows: dict[str, int], columns: dict[str, int]) -> str:
     return (
         f"{rows['train']:,} training rows, {rows['test']:,} test rows; "
         f"{columns['used']:,} of {columns['table']:,} columns used, encoded as {columns['inputs']:,} inputs"
+    )
+
+
+def describe_imbalance(target: pd.Series) -> str:
+    """A note on classes of very different sizes, or an empty string.
+
+    >>> describe_imbalance(pd.Series(["no"] * 9 + ["yes"]))
+    "the classes are imbalanced: 90% of the rows are 'no' and 10% are 'yes'; the balanced accuracy weighs them ..."
+    >>> describe_imbalance(pd.Series(["no", "yes"]))
+    ''
+    """
+    shares = target.value_counts(normalize=True)
+    most, least = shares.iloc[0], shares.iloc[-1]
+    if most < _IMBALANCE * least:
+        return ""
+    return (
+        f"the classes are imbalanced: {most:.0%} of the rows are {str(shares.index[0])!r} and {least:.0%} are "
+        f"{str(shares.index[-1])!r}; the balanced accuracy weighs them equally, and so does training with --balanced"
     )

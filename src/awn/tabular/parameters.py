@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
 
 from awn.core.importance import Scale
+from awn.tabular.encode.columns import ColumnKind
 from awn.training import Callback
 from awn.training.options import Chooses, ScheduleName
 from awn.training.schedule import Schedule
@@ -26,17 +27,19 @@ class NetworkParameters:
 
     hidden_layers: int = 2
     _: KW_ONLY
-    activation: str = "relu"
+    activation: str = "silu"
     units: int = 64
     scale: Scale = "anchored"
-    quantile: float = 0.9
+    quantile: float = 0.97
     max_units: int | None = None
     max_params: int | None = None
     ordered: float = 0.0
     weight_scale: float | None = 0.6
+    members: int | None = 1
+    bins: int = 24
     dropout: float = 0.0
     batch_norm: bool = False
-    lr: float = 0.01
+    lr: float = 0.005
     width_lr: float | None = None
     batch_size: int | None = None
     epochs: int | None = None
@@ -46,6 +49,7 @@ class NetworkParameters:
     resize_every: int = 1
     validation_fraction: float = 0.2
     choose: Chooses | None = "smallest"
+    kinds: Mapping[str, ColumnKind] | None = None
     fixed_widths: Sequence[int] | None = None
     device: str = "cpu"
     callbacks: Sequence[Callback] = ()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from awn.basics.names import listed
+from awn.basics.names import listed, near
 from awn.core.count import count_parameters
 from awn.errors import ArgumentError, TableError
 from awn.tabular.estimators import AdaptiveClassifier
@@ -18,18 +18,35 @@ from awn.tabular.read.target import split_target
 from awn.tabular.read.values import numbers, words
 
 
-def predict_table(model: Path, table: Path, *, proba: bool = False) -> pd.DataFrame:
-    """The predictions for the rows of a table: one column, or with `proba` the probability of every class."""
+def predict_table(
+    model: Path, table: Path, *, proba: bool = False, keep: Sequence[str] = (), interval: float | None = None
+) -> pd.DataFrame:
+    """The predictions for the rows of a table: one column, or with `proba` the probability of every class.
+
+    The columns of the table in `keep` come first, as they are written there. `interval` adds the ends of prediction
+    intervals with this coverage, for a regressor.
+    """
     estimator, about = load_estimator(model), read_about(model)
-    frame = read_table(table, as_text=estimator.preprocessor_.category_columns)
+    frame = read_table(table, as_text=[*estimator.preprocessor_.text_columns, *keep])
+    for name in keep:
+        if name not in frame:
+            raise TableError(f"{table} has no column {name!r} to keep.{near(name, frame.columns.tolist())}")
     features = frame.drop(columns=[about["target"]], errors="ignore") if "target" in about else frame
-    target = about.get("target", "prediction")
-    if not proba:
-        return pd.DataFrame({target: estimator.predict(_own_columns(estimator, features))})
-    if not isinstance(estimator, AdaptiveClassifier):
+    rows, target = _own_columns(estimator, features), about.get("target", "prediction")
+    target = f"predicted {target}" if target in keep else target
+    if proba and not isinstance(estimator, AdaptiveClassifier):
         raise ArgumentError("proba needs a classifier, and this model is a regressor.", argument="proba")
-    chances = estimator.predict_proba(_own_columns(estimator, features))
-    return pd.DataFrame(chances, columns=[f"{target}={label}" for label in estimator.classes_])
+    if interval is not None and isinstance(estimator, AdaptiveClassifier):
+        raise ArgumentError("interval needs a regressor, and this model is a classifier.", argument="interval")
+    if proba:
+        chances = estimator.predict_proba(rows)
+        predicted = pd.DataFrame(chances, columns=[f"{target}={label}" for label in estimator.classes_])
+    else:
+        predicted = pd.DataFrame({target: estimator.predict(rows)})
+    if interval is not None:
+        low, high = estimator.predict_interval(rows, interval)
+        predicted = predicted.assign(**{f"{target} low": low, f"{target} high": high})
+    return pd.concat([frame[list(keep)].reset_index(drop=True), predicted], axis=1) if keep else predicted
 
 
 def truncate_model(
@@ -61,7 +78,7 @@ def compress_model(model: Path, table: Path, out: Path, *, max_drop: float, repa
 
 def _smaller(model: Path, table: Path, out: Path, cut: Callable[[Estimator, Any, Any], Estimator]) -> dict[str, Any]:
     estimator, about = load_estimator(model), read_about(model)
-    table_as_seen = read_table(table, as_text=estimator.preprocessor_.category_columns)
+    table_as_seen = read_table(table, as_text=estimator.preprocessor_.text_columns)
     if "target" not in about:
         raise ArgumentError(
             f"The model {model} was saved without the name of its target. Truncate or compress it in Python."

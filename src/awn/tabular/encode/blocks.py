@@ -1,4 +1,4 @@
-"""Blocks: a wide or long table in slices of columns, so that whole blocks are computed at once, in bounded memory."""
+"""Blocks: a wide or long table in slices of columns or rows, each computed at once, in bounded memory."""
 
 from __future__ import annotations
 
@@ -19,6 +19,15 @@ def column_blocks(rows: int, columns: int) -> Iterator[slice]:
     size = max(1, _VALUES // max(1, rows))
     for start in range(0, columns, size):
         yield slice(start, min(start + size, columns))
+
+
+def row_blocks(rows: int, columns: int) -> Iterator[slice]:
+    """Slices of the rows of a table, each with at most a few million values, or a single row.
+
+    >>> list(row_blocks(100_000, 100))
+    [slice(0, 41943, None), slice(41943, 83886, None), slice(83886, 100000, None)]
+    """
+    return column_blocks(columns, rows)
 
 
 def numpy_numbers(frame: pd.DataFrame, places: Sequence[int]) -> list[int]:

@@ -10,7 +10,7 @@ import pandas as pd
 
 from awn.tabular.read.values import Dates, Floats
 
-_PARTS: dict[str, Callable[[pd.DatetimeIndex], pd.Index]] = {
+PARTS: dict[str, Callable[[pd.DatetimeIndex], pd.Index]] = {
     "month": lambda when: when.month,
     "weekday": lambda when: when.day_of_week,
     "hour": lambda when: when.hour,
@@ -38,13 +38,13 @@ class Calendar:
     def fit(cls, when: Dates) -> Calendar:
         """Find the first date, and which of month, weekday and hour vary."""
         index = pd.DatetimeIndex(when)
-        return cls(str(np.nanmin(when)), tuple(part for part, of in _PARTS.items() if of(index).nunique() > 1))
+        return cls(str(np.nanmin(when)), tuple(part for part, of in PARTS.items() if of(index).nunique() > 1))
 
     def numbers(self, when: Dates) -> Floats:
         """A row of numbers for each date, NaN where it is missing."""
         index = pd.DatetimeIndex(when)
         days = (when - np.datetime64(self.first)) / np.timedelta64(1, "D")
-        return np.column_stack([days, *(np.asarray(_PARTS[part](index), dtype=np.float64) for part in self.parts)])
+        return np.column_stack([days, *(np.asarray(PARTS[part](index), dtype=np.float64) for part in self.parts)])
 
     def names(self, column: str) -> list[str]:
         """The names of the numbers.

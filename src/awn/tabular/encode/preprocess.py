@@ -13,15 +13,16 @@ import pandas as pd
 
 from awn.basics.names import listed, near
 from awn.errors import ArgumentError, CheckpointError, TableError
+from awn.tabular.encode.bins import Bins
 from awn.tabular.encode.blocks import column_blocks, numpy_numbers
 from awn.tabular.encode.columns import Column, ColumnKind, decide_columns
 from awn.tabular.encode.dates import Calendar
 from awn.tabular.encode.onehot import OneHot
-from awn.tabular.encode.scaling import CLIP, Scaling
+from awn.tabular.encode.preprocess_schema import FORMAT, read_preprocessing
+from awn.tabular.encode.scaling import LIMIT, Scaling
 from awn.tabular.read.names import with_names
 from awn.tabular.read.values import LARGEST, Floats, booleans, dates, numbers
 
-FORMAT = 1
 _NUMERIC = ("number", "boolean", "date")
 
 
@@ -29,17 +30,20 @@ _NUMERIC = ("number", "boolean", "date")
 class NumericPieces:
     """The encoding of a numeric table as plain arrays, for programs without pandas and scikit-learn.
 
-    For the columns in this order, with booleans as 0 and 1: replace missing values by `medians`, subtract `means`,
-    divide by `scales`, clip at ±`clip`, and append 1 for missing or 0 for each column numbered in `indicators`.
-    Compute in double precision.
+    For the columns in this order, with booleans as 0 and 1: replace missing values by `medians`; subtract `medians`,
+    divide by `scales`, and limit each result z to z / √(1 + (z / `limit`)²); append 1 for missing or 0 for each column
+    numbered in `indicators`; append the bins, for each of which the number in column `bin_columns`, minus `bin_lows`,
+    over `bin_widths`, is clipped to the range from 0 to 1. Compute in double precision.
     """
 
     columns: tuple[str, ...]
     medians: Floats
-    means: Floats
     scales: Floats
-    clip: float
+    limit: float
     indicators: npt.NDArray[np.intp]
+    bin_columns: npt.NDArray[np.intp]
+    bin_lows: Floats
+    bin_widths: Floats
 
 
 class Preprocessor:
@@ -49,22 +53,26 @@ class Preprocessor:
     >>> preprocessor = Preprocessor().fit(table)
     >>> preprocessor.feature_names
     ['age', 'age is missing', 'job = cook', 'job = smith']
-    >>> preprocessor.transform(pd.DataFrame({"job": ["cook", "baker"], "age": [20, 25]}))
-    array([[-1., 0., 1., 0.],
-           [ 0., 0., 0., 0.]], dtype=float32)
+    >>> preprocessor.transform(pd.DataFrame({"job": ["cook", "baker"], "age": [20, 25]})).round(2)
+    array([[-1.23, 0. , 1. , 0. ],
+           [ 0. , 0. , 0. , 0. ]], dtype=float32)
 
-    Numbers, booleans and dates come first, then a mark for each column with missing values, then the categories.
-    `kinds` sets the kinds of some columns, by name. Of more than `max_levels` levels, the rarest are grouped.
+    Numbers, booleans and dates come first, then a mark for each column with missing values, then the bins of the
+    numbers, then the categories. `kinds` sets the kinds of some columns, by name. Of more than `max_levels` levels, the
+    rarest are grouped. `bins` is the largest number of bins per number, see `Bins`; 0 means none.
     """
 
-    def __init__(self, *, kinds: Mapping[str, ColumnKind] | None = None, max_levels: int = 50) -> None:
-        if isinstance(max_levels, bool) or not isinstance(max_levels, int) or max_levels < 2:
-            raise ArgumentError(f"max_levels must be a whole number of at least 2, got {max_levels!r}.")
+    def __init__(self, *, kinds: Mapping[str, ColumnKind] | None = None, max_levels: int = 50, bins: int = 0) -> None:
+        for name, number, least in (("max_levels", max_levels, 2), ("bins", bins, 0)):
+            if isinstance(number, bool) or not isinstance(number, int) or number < least:
+                raise ArgumentError(f"{name} must be a whole number of at least {least}, got {number!r}.")
         self.kinds = dict(kinds or {})
         self.max_levels = max_levels
+        self.bins = bins
         self._columns: tuple[Column, ...] = ()
         self._calendars: dict[str, Calendar] = {}
         self._scaling: Scaling | None = None
+        self._bins: Bins | None = None
         self._onehot: OneHot | None = None
 
     def fit(self, frame: pd.DataFrame) -> Preprocessor:
@@ -79,14 +87,16 @@ class Preprocessor:
             for column in columns
             if column.kind == "date"
         }
-        scaling = onehot = None
+        scaling = bins = onehot = None
         if any(column.kind in _NUMERIC for column in columns):
             sizes = [len(_number_names(column, calendars)) for column in columns if column.kind in _NUMERIC]
             first = [int(place) for place in np.cumsum([0, *sizes])[:-1]]  # one mark per date, not per part
-            scaling = Scaling.fit(_number_matrix(frame, columns, calendars), first)
+            values = _number_matrix(frame, columns, calendars)
+            scaling, bins = Scaling.fit(values, first), Bins.fit(values, self.bins)
         if any(column.kind == "category" for column in columns):
             onehot = OneHot.fit(_categories(frame, columns), self.max_levels)
-        self._columns, self._calendars, self._scaling, self._onehot = columns, calendars, scaling, onehot
+        self._columns, self._calendars = columns, calendars
+        self._scaling, self._bins, self._onehot = scaling, bins, onehot
         return self
 
     def transform(self, frame: pd.DataFrame) -> npt.NDArray[np.float32]:
@@ -94,16 +104,17 @@ class Preprocessor:
         self._check_fitted()
         frame = with_names(frame)
         self._check_columns(frame)
-        if frame.empty:
-            return np.empty((0, len(self.feature_names)), dtype=np.float32)
-        blocks = []
-        if self._scaling is not None:
-            blocks.append(
-                self._scaling.transform(_number_matrix(frame, self._columns, self._calendars)).astype(np.float32)
-            )
-        if self._onehot is not None:
-            blocks.append(self._onehot.transform(_categories(frame, self._columns)))
-        return np.hstack(blocks)
+        out = np.empty((len(frame), len(self.feature_names)), dtype=np.float32)
+        start = 0
+        if self._scaling is not None and self._bins is not None and len(frame):
+            values = _number_matrix(frame, self._columns, self._calendars)
+            scaled = self._scaling.transform(values)
+            start = scaled.shape[1] + len(self._bins.columns)
+            out[:, : scaled.shape[1]] = scaled
+            self._bins.transform(self._scaling.fill(values), out=out[:, scaled.shape[1] : start])
+        if self._onehot is not None and len(frame):
+            out[:, start:] = self._onehot.transform(_categories(frame, self._columns))
+        return out
 
     def select(self, frame: pd.DataFrame) -> pd.DataFrame:
         """The columns of the training table, in its order, and no others; unused ones may be missing."""
@@ -135,14 +146,16 @@ class Preprocessor:
         names = [name for column in numeric for name in _number_names(column, self._calendars)]
         if self._scaling is not None:
             marked = dict(zip(self._scaling.marked, numeric, strict=True))
+            binned = [] if self._bins is None else self._bins.names(names)
             names += [f"{marked[place].name} is missing" for place in self._scaling.marks]
+            names += binned
         if self._onehot is not None:
             names += self._onehot.names(self.category_columns)
         return names
 
     @property
     def category_columns(self) -> list[str]:
-        """The columns to read as strings from a file: `read_table(path, as_text=preprocessor.category_columns)`.
+        """The columns of categories.
 
         >>> Preprocessor().fit(pd.DataFrame({"age": [20, 30], "job": ["cook", "smith"]})).category_columns
         ['job']
@@ -150,22 +163,35 @@ class Preprocessor:
         self._check_fitted()
         return [column.name for column in self._columns if column.kind == "category"]
 
+    @property
+    def text_columns(self) -> list[str]:
+        """The columns to read as strings from a file: categories, and numbers written in a format of their own.
+
+        >>> Preprocessor().fit(pd.DataFrame({"job": ["cook", "smith"], "pay": ["$1,200", "$950"]})).text_columns
+        ['job', 'pay']
+        """
+        return [column.name for column in self.columns if column.kind == "category" or column.number_format]
+
     def numeric_pieces(self) -> NumericPieces | None:
         """The encoding of a table that holds only numbers and booleans; None for any other table.
 
-        >>> Preprocessor().fit(pd.DataFrame({"age": [20, 30, 40]})).numeric_pieces().means
+        >>> Preprocessor().fit(pd.DataFrame({"age": [20, 30, 40]})).numeric_pieces().medians
         array([30.])
         """
         self._check_fitted()
-        if self._onehot is not None or self._calendars or self._scaling is None:
+        if self._onehot is not None or self._calendars or self._scaling is None or self._bins is None:
+            return None
+        if self._scaling.means is not None:  # of a file of format 1
             return None
         return NumericPieces(
             columns=tuple(column.name for column in self._columns if column.used),
             medians=self._scaling.medians.copy(),
-            means=self._scaling.means.copy(),
             scales=self._scaling.scales.copy(),
-            clip=CLIP,
+            limit=LIMIT,
             indicators=np.array(self._scaling.marks, dtype=np.intp),
+            bin_columns=self._bins.columns.copy(),
+            bin_lows=self._bins.lows.copy(),
+            bin_widths=self._bins.widths.copy(),
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -175,9 +201,11 @@ class Preprocessor:
             "format": FORMAT,
             "kinds": dict(self.kinds),
             "max_levels": self.max_levels,
+            "bins": self.bins,
             "columns": [dataclasses.asdict(column) for column in self._columns],
             "dates": {name: dataclasses.asdict(calendar) for name, calendar in self._calendars.items()},
             "numbers": self._scaling and self._scaling.to_json(),
+            "edges": self._bins and self._bins.to_json(),
             "categories": self._onehot and self._onehot.to_json(),
         }
 
@@ -189,16 +217,16 @@ class Preprocessor:
         >>> Preprocessor.from_json(fitted.to_json()).feature_names
         ['age']
         """
-        if not isinstance(data, dict) or data.get("format") != FORMAT:
-            held = data.get("format") if isinstance(data, dict) else type(data).__name__
-            raise CheckpointError(f"The preprocessing has format {held!r}; this version of awn reads format {FORMAT}.")
+        data = read_preprocessing(data)
         try:
-            one = cls(kinds=data["kinds"], max_levels=data["max_levels"])
+            one = cls(kinds=data["kinds"], max_levels=data["max_levels"], bins=data["bins"])
             one._columns = tuple(Column(**column) for column in data["columns"])
             one._calendars = {
                 name: Calendar(calendar["first"], tuple(calendar["parts"])) for name, calendar in data["dates"].items()
             }
-            one._scaling = None if data["numbers"] is None else Scaling.from_json(data["numbers"])
+            if data["numbers"] is not None:
+                one._scaling = Scaling.from_json(data["numbers"])
+                one._bins = Bins.from_json(data["edges"], len(one._scaling.medians))
             if data["categories"] is not None:
                 one._onehot = OneHot.from_json(data["categories"], one.max_levels)
             one._check_restored()
@@ -226,10 +254,10 @@ class Preprocessor:
     def _check_restored(self) -> None:
         """Refuse parts that do not belong together."""
         sizes = [len(_number_names(column, self._calendars)) for column in self._columns if column.kind in _NUMERIC]
-        means = 0 if self._scaling is None else len(self._scaling.means)
+        scaled = 0 if self._scaling is None else len(self._scaling.medians)
         levels = [] if self._onehot is None else self._onehot.levels
-        if not self._columns or sum(sizes) != means or len(self.category_columns) != len(levels):
-            raise ValueError(f"{means} numbers and {len(levels)} categories for the columns {self._columns}")
+        if not self._columns or sum(sizes) != scaled or len(self.category_columns) != len(levels):
+            raise ValueError(f"{scaled} numbers and {len(levels)} categories for the columns {self._columns}")
 
 
 def _number_names(column: Column, calendars: Mapping[str, Calendar]) -> list[str]:
@@ -251,7 +279,7 @@ def _number_matrix(frame: pd.DataFrame, columns: tuple[Column, ...], calendars: 
             parts = calendars[column.name].numbers(dates(series, column.date_format))
             matrix[:, end - parts.shape[1] : end] = parts
         else:
-            matrix[:, end - 1] = booleans(series) if column.kind == "boolean" else numbers(series)
+            matrix[:, end - 1] = booleans(series) if column.kind == "boolean" else numbers(series, column.number_format)
     return matrix
 
 

@@ -1,4 +1,4 @@
-"""Scaling: numbers standardised and clipped, with missing values imputed and marked."""
+"""Scaling: numbers on a robust scale with a smooth limit, with missing values imputed and marked."""
 
 from __future__ import annotations
 
@@ -6,68 +6,76 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.preprocessing import StandardScaler
 
 from awn.tabular.encode.blocks import column_blocks
 from awn.tabular.read.values import Floats
 
-# Beyond ten standard deviations, a value means no more than 'very large', but it would dominate every unit it reaches.
-CLIP = 10.0
-# Mean and standard deviation are computed within ten interquartile ranges. Otherwise a single mistake (an age of
-# 999999999) determines them, and all other values of the column become equal.
-_FENCE = 10.0
+#: Scaled numbers approach ±LIMIT: a far value means only 'very large', but would dominate every unit it reaches.
+LIMIT = 3.0
+#: Farther values are the same after the limit, and their squares would overflow.
+FARTHEST = 1e100
+_CLIP_OF_FORMAT_1 = 10.0
+# The interquartile range of a normal distribution, in standard deviations.
+_NORMAL_RANGE = 1.349
 
 
 @dataclass(frozen=True, eq=False)
 class Scaling:
-    """Imputation by the median, mean 0 and standard deviation 1, clipping at ±CLIP, and marks for missing values.
+    """Imputation by the median, a median of 0 and a spread of 1, a smooth limit, and marks for missing values.
 
     >>> ages = np.array([[20.0], [30.0], [40.0], [np.nan]])
     >>> scaling = Scaling.fit(ages, marked=[0])
     >>> scaling.transform(ages).round(2)
-    array([[-1.22,  0.  ],
+    array([[-1.23,  0.  ],
            [ 0.  ,  0.  ],
-           [ 1.22,  0.  ],
+           [ 1.23,  0.  ],
            [ 0.  ,  1.  ]])
 
-    `marked` are the columns that get a mark if they have missing values in training, `marks` those that have one. The
-    marks follow the numbers. In another column, a value that is missing at prediction is imputed without a mark.
+    A number x becomes z = (x − median) / scale, then z / √(1 + (z / LIMIT)²). The scale is the interquartile range over
+    1.349, which is the standard deviation of a normal distribution. `marked` are the columns that get a mark if they
+    have missing values in training, `marks` those that have one. The marks follow the numbers. In another column, a
+    value that is missing at prediction is imputed without a mark. Files of format 1 have `means`: there, z is
+    (x − mean) / scale, clipped.
     """
 
     medians: Floats
-    means: Floats
     scales: Floats
     marked: tuple[int, ...]
     marks: tuple[int, ...]
+    means: Floats | None = None
 
     @classmethod
     def fit(cls, values: Floats, marked: list[int]) -> Scaling:
-        """Compute medians, means and standard deviations, and find the columns with missing values."""
-        medians, means, scales = (np.empty(values.shape[1]) for _ in range(3))
+        """Compute medians and scales, and find the columns with missing values."""
+        medians, scales = (np.empty(values.shape[1]) for _ in range(2))
         gaps = np.empty(values.shape[1], dtype=bool)
         for block in column_blocks(*values.shape):
             part = values[:, block]
-            medians[block], low, high = _median_and_fences(part)
+            medians[block], scales[block] = _median_and_scale(part)
             gaps[block] = np.isnan(part).any(0)
-            # Of the known values alone: imputed ones would reduce the standard deviation.
-            scaler = StandardScaler(copy=False).fit(part.clip(low, high))
-            means[block], scales[block] = scaler.mean_, scaler.scale_
-        return cls(medians, means, scales, tuple(marked), tuple(place for place in marked if gaps[place]))
+        return cls(medians, scales, tuple(marked), tuple(place for place in marked if gaps[place]))
+
+    def fill(self, values: Floats) -> Floats:
+        """A copy with missing values replaced by the median of their column."""
+        return np.where(np.isnan(values), self.medians, values)
 
     def transform(self, values: Floats) -> Floats:
         """The scaled numbers, then the marks."""
-        missing = np.isnan(values)
-        scaled = np.where(missing, self.medians, values)
-        scaled -= self.means
+        scaled = self.fill(values)
+        scaled -= self.medians if self.means is None else self.means
         scaled /= self.scales
-        scaled.clip(-CLIP, CLIP, out=scaled)
-        return np.hstack([scaled, missing[:, list(self.marks)]]) if self.marks else scaled
+        if self.means is None:
+            scaled.clip(-FARTHEST, FARTHEST, out=scaled)
+            scaled /= np.sqrt(1 + (scaled / LIMIT) ** 2)
+        else:
+            scaled.clip(-_CLIP_OF_FORMAT_1, _CLIP_OF_FORMAT_1, out=scaled)
+        return np.hstack([scaled, np.isnan(values[:, list(self.marks)])]) if self.marks else scaled
 
     def to_json(self) -> dict[str, Any]:
         """The fitted values as plain data."""
         return {
+            **({} if self.means is None else {"means": self.means.tolist()}),
             "medians": self.medians.tolist(),
-            "means": self.means.tolist(),
             "scales": self.scales.tolist(),
             "marked": list(self.marked),
             "marks": list(self.marks),
@@ -76,20 +84,23 @@ class Scaling:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Scaling:
         """Restore a scaling exactly."""
-        medians, means, scales = (np.array(data[key], dtype=np.float64) for key in ("medians", "means", "scales"))
-        if not medians.shape == means.shape == scales.shape or not np.isfinite([medians, means, scales]).all():
-            raise ValueError("medians, means and scales must be finite numbers, one of each per input")
+        medians, scales = (np.array(data[key], dtype=np.float64) for key in ("medians", "scales"))
+        if medians.shape != scales.shape or not np.isfinite([medians, scales]).all() or not (scales > 0).all():
+            raise ValueError("medians and scales must be finite numbers, one of each per input, and scales above 0")
         marked, marks = (tuple(int(place) for place in data[key]) for key in ("marked", "marks"))
-        if not set(marks) <= set(marked) <= set(range(len(means))):
+        if not set(marks) <= set(marked) <= set(range(len(medians))):
             raise ValueError("marked must be numbers of inputs, and marks some of these")
-        return cls(medians, means, scales, marked, marks)
+        means = np.array(data["means"], dtype=np.float64) if "means" in data else None
+        if means is not None and (means.shape != medians.shape or not np.isfinite(means).all()):
+            raise ValueError("means must be finite numbers, one per input")
+        return cls(medians, scales, marked, marks, means)
 
 
-def _median_and_fences(values: Floats) -> tuple[Floats, Floats, Floats]:
-    """The median of each column, and the fences, ten interquartile ranges beyond the quartiles.
+def _median_and_scale(values: Floats) -> tuple[Floats, Floats]:
+    """The median and the scale of each column.
 
     The quartiles leave out values equal to the median, so that a column of mostly zeros has a range too. A column
-    without a range has no fences.
+    without a range, such as one of two values, is scaled by its standard deviation.
     """
     ordered = np.sort(values, axis=0)  # missing values come last
     known = (~np.isnan(ordered)).sum(0)
@@ -100,9 +111,10 @@ def _median_and_fences(values: Floats) -> tuple[Floats, Floats, Floats]:
     def quartile(share: float) -> Floats:
         return _at(ordered, share * np.maximum(others - 1, 0), first, after)
 
-    low, high = quartile(0.25), quartile(0.75)
-    fenced, beyond = (others > 0) & (high > low), _FENCE * (high - low)
-    return middle, np.where(fenced, low - beyond, -np.inf), np.where(fenced, high + beyond, np.inf)
+    scale = np.where(others > 0, quartile(0.75) - quartile(0.25), 0.0) / _NORMAL_RANGE
+    for place in np.flatnonzero(scale <= 0):
+        scale[place] = np.nanstd(values[:, place]) or 1.0
+    return middle, scale
 
 
 def _at(ordered: Floats, places: Floats, first: Any = 0, after: Any = 0) -> Floats:

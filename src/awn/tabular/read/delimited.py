@@ -17,7 +17,8 @@ from awn.basics.names import listed
 from awn.errors import TableError
 from awn.tabular.read.names import check_names
 from awn.tabular.read.parse import Layout, parse_by_arrow, parse_by_pandas
-from awn.tabular.read.values import parse_numbers
+from awn.tabular.read.size import check_size
+from awn.tabular.read.written import parse_numbers
 
 DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
 _SAMPLE = 50  # records that decide the delimiter
@@ -35,6 +36,7 @@ def read_delimited(data: bytes, table: str, *, tabs: bool = False, as_text: Coll
     """
     try:
         layout = find_layout(data, table, tabs)
+        check_size(_newlines(data), len(layout.names), table)
         check_names(layout.names, table)
         frame = parse_by_arrow(data, layout, as_text)
         if frame is None:
@@ -127,6 +129,11 @@ def _check_records(data: bytes, table: str, layout: Layout) -> None:
             )
     if not rows:
         raise TableError(f"{table} has a header ({listed(layout.names)}) but no rows.")
+
+
+def _newlines(data: bytes) -> int:
+    """At least the number of rows."""
+    return max(data.count(b"\n"), data.count(b"\r"))
 
 
 def _refuse_other_delimiters(records: list[list[str]], table: str) -> None:

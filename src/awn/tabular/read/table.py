@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import bz2
 import difflib
-import gzip
-import io
-import lzma
-import zipfile
-import zlib
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from pathlib import Path
 
 import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from awn.basics.limits import limits, raise_it
 from awn.basics.names import listed
 from awn.errors import TableError
 from awn.tabular.read.delimited import read_delimited
-from awn.tabular.read.names import check_names
+from awn.tabular.read.parquet import read_parquet
+from awn.tabular.read.unpack import PACKED, unpack
 
 _TEXT = {".csv": False, ".txt": False, ".tsv": True, ".tab": True}  # whether the extension means tabs
 _PARQUET = (".parquet", ".pq")
@@ -69,6 +64,9 @@ def read_table(path: str | Path, *, as_text: Collection[str] = ()) -> pd.DataFra
 def _read(path: Path, as_text: Collection[str]) -> pd.DataFrame:
     ending, packed = _endings(path)
     try:
+        size, most = path.stat().st_size, limits().table_bytes
+        if size > most:
+            raise TableError(f"{path} has {size:,} bytes, more than {most:,}. {raise_it('table_bytes')}")
         data = path.read_bytes()
     except OSError as error:
         raise TableError(f"{path} cannot be read: {error.strerror}.") from None
@@ -76,8 +74,8 @@ def _read(path: Path, as_text: Collection[str]) -> pd.DataFrame:
         raise TableError(f"{path} is empty: it has no content.")
     if ending in _PARQUET:
         # Parquet compresses internally, so a file named .parquet.gz may be an ordinary Parquet file.
-        return _read_parquet(data if data.startswith(b"PAR1") else _unpack(data, packed, path), str(path))
-    data = _unpack(data, packed, path)
+        return read_parquet(data if data.startswith(b"PAR1") else unpack(data, packed, path), str(path))
+    data = unpack(data, packed, path)
     _refuse_binary(data, path)
     return read_delimited(data, str(path), tabs=_TEXT[ending], as_text=as_text)
 
@@ -85,7 +83,7 @@ def _read(path: Path, as_text: Collection[str]) -> pd.DataFrame:
 def _endings(path: Path) -> tuple[str, str]:
     """The extension of the table format, and that of the compression, if any."""
     suffixes = [suffix.lower() for suffix in path.suffixes]
-    packed = suffixes.pop() if suffixes and suffixes[-1] in _UNPACK else ""
+    packed = suffixes.pop() if suffixes and suffixes[-1] in PACKED else ""
     ending = suffixes[-1] if suffixes else ""
     if ending not in _TEXT and ending not in _PARQUET:
         named = f"the unsupported file extension {ending!r}" if ending else "no file extension"
@@ -105,16 +103,6 @@ def _check_file(path: Path) -> None:
         raise TableError(f"There is no file {path}.{meant}")
 
 
-def _unpack(data: bytes, packed: str, path: Path) -> bytes:
-    try:
-        return _UNPACK[packed](data)
-    except (OSError, EOFError, ValueError, RuntimeError, lzma.LZMAError, zipfile.BadZipFile, zlib.error) as error:
-        raise TableError(
-            f"{path} cannot be decompressed: it is truncated or damaged, or not a {packed} file ({error}). "
-            "Download it again, or decompress it yourself."
-        ) from None
-
-
 def _refuse_binary(data: bytes, path: Path) -> None:
     for start, kind in _STARTS.items():
         if data.startswith(start):
@@ -122,45 +110,3 @@ def _refuse_binary(data: bytes, path: Path) -> None:
     head = data[:4096]
     if b"\0" in data or len(head) - len(head.translate(None, _CONTROL)) > len(head) // 100:
         raise TableError(f"{path} is not a table: it contains binary data. {_SUPPORTED}")
-
-
-def _read_parquet(data: bytes, table: str) -> pd.DataFrame:
-    try:
-        content = pq.ParquetFile(pa.BufferReader(data)).read()
-        check_names(content.column_names, table)
-        for place, field in enumerate(content.schema):
-            if pa.types.is_decimal(field.type):  # otherwise pandas holds them as Python objects
-                content = content.set_column(place, field.name, content.column(place).cast(pa.float64()))
-        frame = content.to_pandas(date_as_object=False)
-    except (pa.ArrowException, OSError) as error:
-        first = str(error).splitlines()[0]
-        raise TableError(f"{table} is damaged or not a Parquet file: {first} Download or write it again.") from None
-    # A named index is a column of the file; an unnamed one only numbers the rows.
-    named = [name for name in frame.index.names if name is not None]
-    frame = frame.reset_index(named).reset_index(drop=True)
-    if frame.empty:
-        raise TableError(f"{table} has columns ({listed(map(str, frame.columns))}) but no rows.")
-    return frame
-
-
-def _unzip(data: bytes) -> bytes:
-    with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        files = [name for name in archive.namelist() if not name.endswith("/") and not name.startswith("__MACOSX")]
-        if len(files) != 1:
-            raise ValueError(f"it must contain one table, but contains {listed(files) or 'none'}")
-        return archive.read(files[0])
-
-
-def _unzstd(data: bytes) -> bytes:
-    return bytes(pa.CompressedInputStream(pa.BufferReader(data), "zstd").read())
-
-
-_UNPACK: dict[str, Callable[[bytes], bytes]] = {
-    "": lambda data: data,
-    ".gz": gzip.decompress,
-    ".bz2": bz2.decompress,
-    ".xz": lzma.decompress,
-    ".zst": _unzstd,
-    ".zip": _unzip,
-    ".brotli": lambda data: data,  # only the internal compression of a Parquet file
-}

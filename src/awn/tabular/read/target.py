@@ -18,12 +18,13 @@ from awn.tabular.read.values import (
     is_plain_date,
     is_plain_number,
     numbers,
-    parse_numbers,
     words,
 )
+from awn.tabular.read.written import find_number_format, parse_numbers
 
 Task = Literal["classification", "regression"]
 
+_MOST_PLAUSIBLE_CLASSES = 100
 _MOST_CLASSES = 20  # more distinct integers than this are a quantity
 
 
@@ -161,11 +162,19 @@ def _guess_from_numbers(name: str, values: Floats) -> Guess:
     if (distinct % 1 != 0).any():
         return Guess("regression", f"{name} has decimal numbers")
     if count > min(_MOST_CLASSES, len(values) / 2):
-        return Guess("regression", f"{name} has {count:,} distinct integers in {len(values):,} rows")
+        classes = (
+            "; if they are classes, use --task classification" if _may_be_classes(count, span, len(values)) else ""
+        )
+        return Guess("regression", f"{name} has {count:,} distinct integers in {len(values):,} rows{classes}")
     # Classes are numbered 0, 1, 2, … with few gaps; 0, 10, 20, … are quantities.
     if span > 2 * count:
         return Guess("regression", f"{name} has integers with gaps, from {distinct[0]:g} to {distinct[-1]:g}")
     return Guess("classification", f"{name} has {count} distinct integers from {distinct[0]:g} to {distinct[-1]:g}")
+
+
+def _may_be_classes(count: int, span: float, rows: int) -> bool:
+    """Whether integers have few gaps and occur several times each, as numbered classes do."""
+    return count <= _MOST_PLAUSIBLE_CLASSES and span <= 2 * count and rows >= 5 * count
 
 
 def _clean(column: pd.Series) -> pd.Series:
@@ -177,7 +186,9 @@ def _clean(column: pd.Series) -> pd.Series:
         return column
     codes, levels = distinct(column)
     known = [level for level in levels if level]
-    if known and not np.isnan(parse_numbers(known)).any() and not isinstance(column.dtype, pd.CategoricalDtype):
-        return pd.Series(numbers(column), index=column.index, name=column.name)
+    number_format = find_number_format(known)
+    written = known and (number_format or not np.isnan(parse_numbers(known)).any())
+    if written and not isinstance(column.dtype, pd.CategoricalDtype):
+        return pd.Series(numbers(column, number_format), index=column.index, name=column.name)
     found = np.array([level or None for level in levels], dtype=object)[codes]
     return pd.Series(found, index=column.index, name=column.name, dtype=object)

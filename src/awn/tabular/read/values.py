@@ -5,6 +5,7 @@ An empty cell, NaN, None, NaT and words such as ? or n/a count as missing.
 
 from __future__ import annotations
 
+import shlex
 from typing import Any, NoReturn
 
 import numpy as np
@@ -13,8 +14,9 @@ import pandas as pd
 from pandas.api import types
 
 from awn.errors import TableError
+from awn.tabular.read.written import Floats as Floats
+from awn.tabular.read.written import NumberFormat, parse_alike, parse_numbers
 
-Floats = npt.NDArray[np.float64]
 Dates = npt.NDArray[np.datetime64]
 
 MISSING_WORDS = frozenset(
@@ -36,9 +38,10 @@ def distinct(column: pd.Series) -> tuple[npt.NDArray[np.intp], list[str]]:
         codes, values = pd.factorize(column)
     except TypeError:
         held = next((type(value).__name__ for value in column if types.is_list_like(value)), "object")
+        option = f"--ignore {shlex.quote(str(column.name))} (in Python, kinds={{{column.name!r}: 'ignored'}})"
         raise TableError(
-            f"Column {column.name!r} holds values of type {held}. "
-            "Put their elements into separate columns, or remove the column."
+            f"Column {column.name!r} holds values of type {held}. Put their elements into separate columns, or leave "
+            f"the column out: {option}."
         ) from None
     return codes, [*map(_word, values), ""]  # a missing value has the code -1, which is the last
 
@@ -53,8 +56,8 @@ def words(column: pd.Series) -> npt.NDArray[np.object_]:
     return np.array(values, dtype=object)[codes]
 
 
-def numbers(column: pd.Series) -> Floats:
-    """The column as numbers, NaN where missing.
+def numbers(column: pd.Series, number_format: NumberFormat | None = None) -> Floats:
+    """The column as numbers, NaN where missing; text is read in the given format.
 
     >>> numbers(pd.Series(["1.5", "?", " 2"]))
     array([1.5, nan, 2. ])
@@ -63,7 +66,7 @@ def numbers(column: pd.Series) -> Floats:
         values: Floats = column.to_numpy(dtype=np.float64, na_value=np.nan)
     else:
         codes, found = distinct(column)
-        parsed = parse_numbers(found)
+        parsed = parse_numbers(found, number_format) if number_format else parse_alike(found)
         _refuse_unread(column, codes, found, np.isnan(parsed), "a number", _NUMBER_ADVICE)
         values = parsed[codes]
     _refuse_extremes(column, values)
@@ -100,17 +103,6 @@ def dates(column: pd.Series, date_format: str | None = None) -> Dates:
     wanted = f"a date like {_as_written(date_format)}"
     _refuse_unread(column, codes, found, np.isnat(parsed), wanted, "Correct it, or leave the cell empty.")
     return parsed[codes]
-
-
-def parse_numbers(texts: list[str]) -> Floats:
-    """Each word as a number, NaN if it is not one.
-
-    >>> parse_numbers(["1e3", "one", "-.5"])
-    array([ 1.e+03, nan, -5.e-01])
-    """
-    parsed = pd.to_numeric(pd.Series(texts, dtype=object), errors="coerce")
-    values: Floats = parsed.to_numpy(dtype=np.float64, na_value=np.nan)
-    return values
 
 
 def parse_dates(texts: list[str], date_format: str) -> Dates:

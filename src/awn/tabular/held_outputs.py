@@ -1,0 +1,52 @@
+"""HeldOutputs: what networks predict for rows that they were not trained on, for calibration."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from awn.tabular.cross_fit import Part
+from awn.training.evaluate import all_outputs
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOutputs:
+    """Outputs, [rows, outputs], the targets and the weights of the same rows.
+
+    >>> from awn.training import Data
+    >>> rows = Data(torch.ones(3, 2), torch.zeros(3))
+    >>> HeldOutputs.of([nn.Linear(2, 1), nn.Linear(2, 1)], [Part(rows, rows), Part(rows, rows)]).outputs.shape
+    (6, 1)
+    """
+
+    outputs: Array
+    targets: Array
+    weights: Array | None = None
+
+    @classmethod
+    def of(cls, networks: Sequence[nn.Module], parts: Sequence[Part]) -> HeldOutputs:
+        """The outputs of each network for the rows that its part holds out.
+
+        The mean of all networks would not do: the rows that one network holds out, the others were trained on.
+        """
+        held = [(network.eval(), part.held) for network, part in zip(networks, parts, strict=True) if part.held is not None]
+        if not held:
+            return cls(np.empty((0, 1)), np.empty(0))
+        outputs = [np.asarray(all_outputs(network, data.x).double().cpu()) for network, data in held]
+        weights = [data.weight for _, data in held if data.weight is not None]
+        targets = np.concatenate([_array(data.y) for _, data in held])
+        return cls(np.concatenate(outputs), targets, np.concatenate([_array(w) for w in weights]) if weights else None)
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+
+def _array(tensor: Tensor) -> Array:
+    return np.asarray(tensor.cpu())
