@@ -145,7 +145,8 @@ class Trial:
     """A data set, split by a seed, and the estimators to train on it."""
 
     def __init__(self, name: str, X: pd.DataFrame, y: pd.Series, task: str, seed: int, options: Row) -> None:
-        self.seed, self.options = seed, {**OPTIONS.get(name, {}), **options}
+        # One network each: several, averaged, would be compared with single fixed ones.
+        self.seed, self.options = seed, {"members": 1, **OPTIONS.get(name, {}), **options}
         self.kind: Any = AdaptiveClassifier if task == "classification" else AdaptiveRegressor
         stratify = y if task == "classification" else None
         parts = train_test_split(X, y, test_size=0.25, random_state=seed, stratify=stratify)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -18,6 +19,8 @@ paper = typer.Typer(help="Run the paper's experiments and compare the results wi
 Root = Annotated[Path, typer.Option(help="Folder of all results.")]
 _ROOT = Path("results/paper")
 _MEASURED = Path("results/bench")
+_TABLES = Path("results/tables")
+_TABLES_PAGE = Path("docs/tables.md")
 
 
 @paper.command("list")
@@ -113,9 +116,11 @@ def report(
 
 
 def bench(
-    only: Annotated[
-        list[str] | None, typer.Option(help="Run only step, resize, answer, after or memory. May be repeated.")
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(help="Benchmarks: step, resize, answer, after, memory, tables. Default: all but tables."),
     ] = None,
+    method: Annotated[list[str] | None, typer.Option(help="Method of `tables` to run. May be repeated.")] = None,
     given: Annotated[Path | None, typer.Option("--out", help="Output folder. Default: results/bench.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Use tiny sizes, whose times mean nothing.")] = False,
     show: Annotated[bool, typer.Option("--show", help="Print finished results as Markdown and run nothing.")] = False,
@@ -124,10 +129,17 @@ def bench(
 ) -> None:
     """Benchmark training steps, resizes, width searches, latency and memory against fixed widths.
 
-    Example:  awn bench --only step
+    `tables` compares the estimators with other methods on eighteen tables of the folder that AWN_DATA names, and
+    continues an interrupted run. With --show, it writes its results to docs/tables.md.
+
+    Example:  awn bench step
     """
     from awn_paper.bench.record import BENCHMARKS, BenchmarkRows, markdown, record
 
+    only = list(names or ())
+    if "tables" in only:
+        _bench_tables(only, given or _TABLES, method or (), quick=quick, show=show, quiet=quiet)
+        return
     folder = given or _MEASURED
     if show:
         typer.echo(markdown(folder))
@@ -141,7 +153,24 @@ def bench(
         if not as_json:
             print_table(BENCHMARKS[name].TITLE, *as_table(rows))
 
-    found = record(folder, only or (), quick=quick, then=print_rows)
+    found = record(folder, only, quick=quick, then=print_rows)
     if as_json:
         print_json(found)
+    say(f"Wrote the results to {folder}", quiet=quiet)
+
+
+def _bench_tables(
+    names: list[str], folder: Path, methods: Sequence[str], *, quick: bool, show: bool, quiet: bool
+) -> None:
+    from awn.files.write import write_files
+    from awn_paper.bench.tables import measure, read, with_results
+
+    if names != ["tables"] or quick:
+        raise ArgumentError("`awn bench tables` runs alone, and has no quick size.")
+    if show:
+        page = with_results(_TABLES_PAGE.read_text(encoding="utf-8"), read(folder))
+        write_files({_TABLES_PAGE: page.encode()})
+        say(f"Wrote the results to {_TABLES_PAGE}", quiet=quiet)
+        return
+    measure(folder, methods=methods, tell=lambda sentence: say(sentence, quiet=quiet))
     say(f"Wrote the results to {folder}", quiet=quiet)

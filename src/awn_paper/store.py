@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from awn.basics.plain import to_plain
+from awn.basics.schema import anything, entries
 from awn.errors import CheckpointError
 from awn.files.provenance import provenance
+from awn.files.read import read_json as read_file
 from awn.files.write import write_files
 from awn_paper.protocol import AnyCase, Experiment, Outcome, Profile
 from awn_paper.run import Job, Record
@@ -94,7 +96,7 @@ def packed(content: Any) -> bytes:
 def read_json(path: Path) -> dict[str, Any]:
     """The content of a file of this store."""
     try:
-        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise CheckpointError(f"{path} is not a readable result: {error}. Delete it to have it made again.") from None
+        content: dict[str, Any] = read_file(path, entries(anything()))
+    except CheckpointError as error:
+        raise CheckpointError(f"{path} is not a readable result: {error} Delete it to have it made again.") from None
     return content

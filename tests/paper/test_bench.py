@@ -75,7 +75,7 @@ def test_a_reallocation_holds_the_old_and_the_new_at_once() -> None:
 
 @pytest.mark.parametrize("name", ["step", "resize", "memory"])
 def test_a_quick_benchmark_writes_its_rows_and_where_they_come_from(name: str, tmp_path: Path) -> None:
-    result = CliRunner().invoke(app, ["bench", "--only", name, "--quick", "--out", str(tmp_path), "--json"])
+    result = CliRunner().invoke(app, ["bench", name, "--quick", "--out", str(tmp_path), "--json"])
     assert result.exit_code == 0, result.output
     content = json.loads((tmp_path / f"{name}.json").read_text())
     assert content["from"]["quick"]
@@ -108,7 +108,7 @@ def test_tables_that_are_not_at_hand_are_said_to_be_left_out(tmp_path: Path, mon
 
 def test_quick_results_do_not_replace_measured_ones(run: Run) -> None:
     for words in ([], ["--out", "results/bench"]):
-        refused = run("bench", "--only", "memory", "--quick", *words)
+        refused = run("bench", "memory", "--quick", *words)
         assert "--quick results must not replace measured ones" in one_sentence(refused)
 
 

@@ -134,18 +134,19 @@ def spiral_epoch(*, by_hand: bool, quick: bool = False) -> Work:
 
 def changing_steps(model: AdaptiveMLP, x: Tensor, y: Tensor, *, steps: int) -> Work:
     """So many steps by hand, after each of which every width changes."""
-    data = Data(x.repeat(steps, 1), y.repeat(steps))
+    data = Data(x, y)
     options = FitOptions(batch_size=len(x), lr=_LEARNING_RATE, by_hand=True)
     run = Run(model, data, options, None, None, prior=Prior(), budget=None)
     widths = [group.width for group in find_groups(model)]
     turns = itertools.cycle([[_asks_for(width, width.units - less) for width in widths] for less in (1, 0)])
+    network = make_network(run, Structure.of(model), likelihood.categorical, Prior(), None)
     with torch.inference_mode():
-        network = make_network(run, Structure.of(model), likelihood.categorical, Prior(), None)
-        batches = list(network.batches(torch.arange(len(data.y)).split(len(x))))
+        network.take_()
+        batch = next(network.batches(torch.arange(len(y)), 1))
 
     @torch.inference_mode()
     def work() -> None:
-        for batch in batches:
+        for _ in range(steps):
             before = network.units
             for nu, asked in zip(network.nus, next(turns), strict=True):
                 nu.log = asked
