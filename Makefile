@@ -6,7 +6,7 @@ PIP = $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c c
 FOR_RUN := $(VENV)/.for-run
 FOR_TEST := $(VENV)/.for-test
 
-.PHONY: run test check format bench clean
+.PHONY: run test check docs format bench fuzz licences clean
 .DELETE_ON_ERROR:
 
 run: $(FOR_RUN)
@@ -22,6 +22,12 @@ check: $(FOR_TEST)
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
+	$(VENV)/bin/mkdocs build --strict --quiet
+
+docs: $(FOR_TEST)
+	$(VENV)/bin/python docs/notebooks.py
+	$(VENV)/bin/mkdocs build --strict
+	@echo "The documentation: site/index.html"
 
 format: $(FOR_TEST)
 	$(VENV)/bin/ruff check --fix .
@@ -29,6 +35,14 @@ format: $(FOR_TEST)
 
 bench: $(FOR_TEST)
 	$(VENV)/bin/awn bench
+
+# Damaged and hostile files, 100,000 of them: results/fuzz.json.
+fuzz: $(FOR_TEST)
+	OMP_NUM_THREADS=1 $(VENV)/bin/python benchmarks/fuzz.py
+
+# The licences of everything that is installed.
+licences: $(FOR_TEST)
+	$(VENV)/bin/python benchmarks/licences.py
 
 $(FOR_RUN): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -41,4 +55,4 @@ $(FOR_TEST): pyproject.toml constraints.txt
 	@touch $(FOR_RUN) $@
 
 clean:
-	rm -rf $(VENV) runs .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) runs site .pytest_cache .mypy_cache .ruff_cache .hypothesis
