@@ -20,6 +20,7 @@ Array = NDArray[Any]
 class HeldOutputs:
     """Outputs, [rows, outputs], the targets and the weights of the same rows.
 
+    >>> import torch
     >>> from awn.training import Data
     >>> rows = Data(torch.ones(3, 2), torch.zeros(3))
     >>> HeldOutputs.of([nn.Linear(2, 1), nn.Linear(2, 1)], [Part(rows, rows), Part(rows, rows)]).outputs.shape
