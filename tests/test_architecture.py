@@ -212,7 +212,7 @@ def test_no_private_name_is_dead() -> None:
     assert not dead, f"nothing in its module uses {dead}"
 
 
-# The benchmark measures how large the models of other libraries are as a pickle, in memory. It neither writes nor loads one.
+# The benchmark of tables measures the size of other libraries' models as pickles in memory. It writes and loads none.
 MEASURES_PICKLES = "awn_paper.bench.table_methods"
 
 
