@@ -137,7 +137,8 @@ class Importance(ABC):
         `value` may be a column of values, one per layer.
 
         >>> import awn
-        >>> importance, slope = awn.Exponential(scale="unit").importance_and_slope(torch.arange(3.0), torch.tensor([[0.5]]))
+        >>> family = awn.Exponential(scale="unit")
+        >>> importance, slope = family.importance_and_slope(torch.arange(3.0), torch.tensor([[0.5]]))
         >>> slope[0, 1:]
         tensor([-0.6065, -0.7358])
         """
