@@ -17,6 +17,7 @@ from awn.cli.fit import fit
 from awn.cli.model import compress, export, inspect, predict, truncate
 from awn.cli.output import err
 from awn.cli.report import report
+from awn.cli.streams import print_anything
 from awn.errors import AwnError
 
 # Torch's own words, in a RuntimeError.
@@ -56,6 +57,7 @@ def options(
 
 def main() -> None:
     """Run the command line; errors of awn, of the file system and of memory end it with one sentence and code 2."""
+    print_anything()
     # A request to end is treated like Ctrl-C: `awn fit` says how to resume.
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:

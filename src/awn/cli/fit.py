@@ -12,7 +12,7 @@ from awn.cli.arguments import AsJson, Ignore, Kind, Quiet, column_kinds
 from awn.cli.config import read_config
 from awn.cli.folders import run_folder
 from awn.cli.many import Execution, check_workers, fit_many
-from awn.cli.output import err, out, print_json, print_table, say
+from awn.cli.output import err, out, print_json, print_table, say, score_text
 from awn.errors import RankError
 
 if TYPE_CHECKING:
@@ -45,7 +45,15 @@ def fit(
     balanced: Annotated[
         bool, typer.Option("--balanced", help="Weigh all classes equally in training, however many rows they have.")
     ] = False,
-    compare: Annotated[bool, typer.Option(help="Also train a fixed network of the learned widths.")] = True,
+    compare: Annotated[
+        bool,
+        typer.Option(
+            help="Also train a fixed network of the learned widths, gradient boosting and a linear model, to compare."
+        ),
+    ] = True,
+    explain: Annotated[
+        bool, typer.Option(help="Measure how important the columns are, for the report.")
+    ] = True,
     threads: Annotated[int, typer.Option(help="Number of torch threads; 1 is fastest for small networks.", min=1)] = 1,
     resume: Annotated[bool, typer.Option("--resume", help="Resume an interrupted run.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Overwrite an existing run.")] = False,
@@ -71,7 +79,7 @@ def fit(
         options["class_weight"] = "balanced"
     if kinds := column_kinds(ignore or [], kind or []):
         options["kinds"] = {**(options.get("kinds") or {}), **kinds}
-    settings = TableSettings(target, cast("Task | None", task), test_size, seed, compare, options)
+    settings = TableSettings(target, cast("Task | None", task), test_size, seed, compare, explain, options)
     check_workers(workers, ray)
     execution = Execution(workers or 1, ray, threads, resume, overwrite)
     if len(tables) > 1 or seeds > 1 or ray:
@@ -146,8 +154,9 @@ def print_result(result: TableFit) -> None:
     """Print the scores, the widths, and the paths of the model and the report."""
     from awn.tabular.outcome import network_name
 
-    rows = [(network_name(name, result.task), f"{score:.4f}") for name, score in result.scores.items()]
-    print_table(f"Scores on the test set ({result.rows['test']:,} rows)", ["network", result.score_name], rows)
+    out.print(f"{result.answer()}\n", highlight=False, markup=False, soft_wrap=True)
+    rows = [(network_name(name, result.task), score_text(score)) for name, score in result.scores.items()]
+    print_table(f"Scores on the test set ({result.rows['test']:,} rows)", ["model", result.score_name], rows)
     measures = [
         (name, f"{one['value']:.4g}", f"{one['low']:.4g} to {one['high']:.4g}")
         for name, one in result.measures["adaptive"].items()

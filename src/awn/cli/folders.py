@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from awn.errors import ArgumentError, CheckpointError, FileError
+from awn.files.lock import LOCK
 
 if TYPE_CHECKING:
     from awn.report import ReportData
@@ -34,7 +35,7 @@ def check_free(folder: Path, *, overwrite: bool, options: str = "--overwrite") -
     """Refuse a file, and a folder that is not empty; `options` would allow the latter."""
     if folder.exists() and not folder.is_dir():
         raise ArgumentError(f"--out {folder} is a file. Pass a folder.")
-    if not overwrite and folder.is_dir() and any(folder.iterdir()):
+    if not overwrite and folder.is_dir() and any(child.name != LOCK for child in folder.iterdir()):
         raise ArgumentError(f"The folder {folder} is not empty. Pass another --out, or add {options}.")
 
 

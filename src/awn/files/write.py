@@ -40,7 +40,16 @@ def json_file(content: Any) -> bytes:
     >>> json_file({"accuracy": 1.0})
     b'{\n  "accuracy": 1.0\n}\n'
     """
-    return (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode()
+    return json_text(content, indent=2).encode() + b"\n"
+
+
+def json_text(content: Any, *, indent: int | None = None) -> str:
+    r"""JSON with every character as it is, except the bytes of a file name that is not UTF-8, which are escaped.
+
+    >>> json_text("R² of a\udcff.csv")
+    '"R² of a\\udcff.csv"'
+    """
+    return json.dumps(content, indent=indent, ensure_ascii=False, allow_nan=True).encode(errors="backslashreplace").decode()
 
 
 def write_files(contents: Mapping[Path, bytes]) -> None:

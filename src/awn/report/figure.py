@@ -11,8 +11,8 @@ import numbers
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from awn.basics.extra import needs_extra
 from awn.basics.plain import short
-from awn.errors import MissingExtraError
 
 Figure = dict[str, Any]
 Figures = dict[str, Figure]  # by the key of their place in the page
@@ -26,10 +26,8 @@ _DASHES = ("solid", "dot", "dash", "dashdot", "longdash")
 
 def graph_objects() -> Any:
     """Plotly's `graph_objects`, or an error that names the extra to install."""
-    try:
+    with needs_extra("a report needs plotly, which is not installed", "tabular", "plotly"):
         from plotly import graph_objects
-    except ModuleNotFoundError:
-        raise MissingExtraError('a report needs plotly, which is not installed: pip install "awn[tabular]"') from None
     return graph_objects
 
 

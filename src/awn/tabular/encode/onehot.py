@@ -45,6 +45,11 @@ class OneHot:
         """One input per level, 1 for the level of the row."""
         return np.asarray(self.encoder.transform(_codes(columns, self.levels)), dtype=np.float32)
 
+    @property
+    def sizes(self) -> list[int]:
+        """The number of inputs of each column."""
+        return [len(frequent) + bool(rare) for frequent, rare in self._frequent_and_rare()]
+
     def names(self, columns: Sequence[str]) -> list[str]:
         """The names of the inputs."""
         names = []

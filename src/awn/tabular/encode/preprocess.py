@@ -172,6 +172,54 @@ class Preprocessor:
         """
         return [column.name for column in self.columns if column.kind == "category" or column.number_format]
 
+    @property
+    def number_names(self) -> list[str]:
+        """The names of the numbers, booleans and parts of dates, in the order of `numbers`."""
+        numeric = [column for column in self.columns if column.kind in _NUMERIC]
+        return [name for column in numeric for name in _number_names(column, self._calendars)]
+
+    def numbers(self, frame: pd.DataFrame) -> Floats:
+        """The numbers, booleans and parts of dates of a table as they are, NaN where missing: [rows, numbers].
+
+        >>> table = pd.DataFrame({"age": [20, 30, None], "job": ["cook", "smith", "cook"]})
+        >>> Preprocessor().fit(table).numbers(table)
+        array([[20.], [30.], [nan]])
+        """
+        self._check_columns(with_names(frame))
+        if not self.number_names:
+            return np.empty((len(frame), 0))
+        return _number_matrix(with_names(frame), self._columns, self._calendars)
+
+    @property
+    def inputs_of(self) -> dict[str, list[int]]:
+        """The positions of the inputs that each used column is encoded as.
+
+        >>> table = pd.DataFrame({"age": [20, 30, None], "job": ["cook", "smith", "cook"]})
+        >>> Preprocessor().fit(table).inputs_of
+        {'age': [0, 1], 'job': [2, 3]}
+        """
+        numeric = [column for column in self.columns if column.kind in _NUMERIC]
+        owners = [column.name for column in numeric for _ in _number_names(column, self._calendars)]
+        if self._scaling is not None and self._bins is not None:
+            marked = dict(zip(self._scaling.marked, numeric, strict=True))
+            binned = [owners[place] for place in self._bins.columns.tolist()]
+            owners += [marked[place].name for place in self._scaling.marks]
+            owners += binned
+        if self._onehot is not None:
+            sizes = zip(self.category_columns, self._onehot.sizes, strict=True)
+            owners += [name for name, size in sizes for _ in range(size)]
+        places: dict[str, list[int]] = {column.name: [] for column in self.columns if column.used}
+        for place, name in enumerate(owners):
+            places[name].append(place)
+        return places
+
+    @property
+    def unbinned_inputs(self) -> list[int]:
+        """The positions of all inputs besides the bins of numbers."""
+        first = 0 if self._scaling is None else len(self._scaling.medians) + len(self._scaling.marks)
+        bins = 0 if self._bins is None else len(self._bins.columns)
+        return [place for place in range(len(self.feature_names)) if not first <= place < first + bins]
+
     def numeric_pieces(self) -> NumericPieces | None:
         """The encoding of a table that holds only numbers and booleans; None for any other table.
 
