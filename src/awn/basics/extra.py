@@ -17,7 +17,7 @@ def needs_extra(sentence: str, extra: str, *packages: str) -> Iterator[None]:
     Traceback (most recent call last):
     awn.errors.MissingExtraError: Flying needs wings: pip install "awn[wings]"
 
-    Only the given packages count: an import that fails inside another file, such as one of the user's, is its own error.
+    Only the given packages count. An import that fails inside another file, such as the user's, is its own error.
     """
     try:
         yield

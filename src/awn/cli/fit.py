@@ -51,9 +51,7 @@ def fit(
             help="Also train a fixed network of the learned widths, gradient boosting and a linear model, to compare."
         ),
     ] = True,
-    explain: Annotated[
-        bool, typer.Option(help="Measure how important the columns are, for the report.")
-    ] = True,
+    explain: Annotated[bool, typer.Option(help="Measure how important the columns are, for the report.")] = True,
     threads: Annotated[int, typer.Option(help="Number of torch threads; 1 is fastest for small networks.", min=1)] = 1,
     resume: Annotated[bool, typer.Option("--resume", help="Resume an interrupted run.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Overwrite an existing run.")] = False,

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from awn.errors import ArgumentError, CheckpointError, FileError
+from awn.errors import ArgumentError
 from awn.files.lock import LOCK
-
-if TYPE_CHECKING:
-    from awn.report import ReportData
 
 
 def run_folder(given: Path | None, table: Path, *, resume: bool, overwrite: bool) -> Path:
@@ -46,15 +42,3 @@ def find_model(folder: Path) -> Path:
     if (folder / "run").is_dir():
         raise ArgumentError(f"The run in {folder} is not finished. Resume it first: awn fit … --out {folder} --resume.")
     return folder
-
-
-def read_report_data(run: Path) -> ReportData:
-    """The data behind the report of a finished run."""
-    from awn.files.read import read_json
-    from awn.report import ReportData
-
-    path = run / "report.json"
-    try:
-        return ReportData.from_json(read_json(path))
-    except (FileError, ArgumentError) as error:
-        raise CheckpointError(f"{run} is not a finished run of `awn fit`: {path} cannot be read ({error}).") from None

@@ -49,7 +49,11 @@ def json_text(content: Any, *, indent: int | None = None) -> str:
     >>> json_text("R² of a\udcff.csv")
     '"R² of a\\udcff.csv"'
     """
-    return json.dumps(content, indent=indent, ensure_ascii=False, allow_nan=True).encode(errors="backslashreplace").decode()
+    return (
+        json.dumps(content, indent=indent, ensure_ascii=False, allow_nan=True)
+        .encode(errors="backslashreplace")
+        .decode()
+    )
 
 
 def write_files(contents: Mapping[Path, bytes]) -> None:

@@ -10,6 +10,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 from awn.basics.checks import check_units
+from awn.basics.extra import needs_extra
 from awn.core.groups import require_groups
 from awn.core.ordered import draw_prefix_, use_prefix_
 from awn.core.resize import resize_

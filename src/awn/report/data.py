@@ -84,10 +84,11 @@ class ReportData:
     entry a unit. `answer` is the result in one line. `size_curve` has the score against size, `leaders` the models to
     compare on `leader_rows`, `columns` the facts about the columns of a table, with importances in `importance_name`,
     and `hard_rows` the worst-predicted rows. `truncation_rows` says which rows the truncations are scored on,
-    `kept_because` which epoch was kept and why, and `max_units` is the limit of a layer. `measures` has for each network and measure the numbers `value`, `low` and `high`, the ends of a 95 %
-    interval. `calibration` has the lists `confidence`, `accuracy` and `rows`, with an entry a bin, the expected
-    calibration `error`, and the `temperature`; or, for numbers, the coverage that was `wanted` of prediction intervals,
-    the share of rows that they `covered`, and their `width`.
+    `kept_because` which epoch was kept and why, and `max_units` is the limit of a layer. `measures` has for each
+    network and measure the numbers `value`, `low` and `high`, the ends of a 95 % interval. `calibration` has the lists
+    `confidence`, `accuracy` and `rows`, with an entry a bin, the expected calibration `error`, and the `temperature`;
+    or, for numbers, the coverage that was `wanted` of prediction intervals, the share of rows that they `covered`, and
+    their `width`.
 
     >>> data = ReportData("adult.csv", "classification", "accuracy", headline=[("accuracy", 0.86)])
     >>> ReportData.from_json(data.to_json()) == data

@@ -5,9 +5,11 @@ Colours are names of CSS variables, such as var(--c0): the page puts in the ones
 
 from __future__ import annotations
 
+import functools
 import html
 import math
 import numbers
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -37,6 +39,14 @@ def plotly_js() -> str:
     from plotly.offline import get_plotlyjs
 
     return str(get_plotlyjs())
+
+
+@functools.cache
+def plotly_style_ids() -> list[str]:
+    """The ids of style elements that plotly.js adds for maps, unless elements with these ids are there already."""
+    return re.findall(
+        r'if\(!document\.getElementById\("(\w+)"\)\)\{var \w+=document\.createElement\("style"\)', plotly_js()
+    )
 
 
 def figure(traces: Sequence[Any], x: str = "", y: str = "", **layout: Any) -> Figure:

@@ -50,9 +50,7 @@ def _facts(series: pd.Series, column: Column, shuffled: Shuffled | None) -> Colu
     )
 
 
-def _bars(
-    series: pd.Series, column: Column, codes: NDArray[np.intp], words: list[str]
-) -> tuple[list[int], list[str]]:
+def _bars(series: pd.Series, column: Column, codes: NDArray[np.intp], words: list[str]) -> tuple[list[int], list[str]]:
     if column.kind == "number":
         values = numbers(series, column.number_format)
         return _histogram(values, lambda end: f"{end:.6g}")

@@ -39,8 +39,8 @@ class Contestant:
     def of_network(cls, name: str, estimator: Estimator, seconds: float) -> Contestant:
         """An estimator of awn."""
         outputs = estimator.predict_proba if isinstance(estimator, AdaptiveClassifier) else estimator.predict
-        widths = estimator.widths_ or dict(enumerate(estimator.fixed_widths or ()))
-        return cls(name, outputs, seconds, sum(widths.values()), count_parameters(estimator.model_))
+        units = sum(estimator.fixed_widths or estimator.widths_.values())
+        return cls(name, outputs, seconds, units, count_parameters(estimator.model_))
 
     @classmethod
     def of_rival(cls, rival: Rival, classes: Array | None) -> Contestant:
@@ -96,7 +96,9 @@ def leaderboard(contestants: Iterable[Contestant], scored: Mapping[str, Scored],
                 own.score,
                 interval["low"],
                 interval["high"],
-                *(loss.get(name) for name in ("value", "low", "high")),
+                loss=loss.get("value"),
+                loss_low=loss.get("low"),
+                loss_high=loss.get("high"),
                 units=one.units,
                 parameters=one.parameters,
                 seconds=one.seconds,
@@ -119,7 +121,7 @@ def size_curve(
     relative = (kept.high - kept.score) / max(1 - kept.score, 1e-9)
     points = []
     for point in choice.curve:
-        score = float(point.score)
+        score = float(point.score or 0.0)
         half = _accuracy_error(score, len(X)) if _classifies(estimator) else (1 - score) * relative
         size: dict[str, Any] = {"units": point.total_units, "parameters": point.parameters}
         points.append(Leader(f"{point.total_units} units", score, score - half, score + half, **size))

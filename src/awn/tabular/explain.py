@@ -141,9 +141,9 @@ class Explainer:
         if isinstance(self._estimator, AdaptiveClassifier):
             actual = np.searchsorted(self._estimator.classes_, self._y)
             return float(-np.log(outputs[np.arange(len(actual)), actual].clip(_LEAST_CHANCE)).mean())
-        actual = np.asarray(self._y, dtype=np.float64).reshape(len(outputs), -1)
-        spread = ((actual - actual.mean(0)) ** 2).sum()
-        return float(((actual - outputs) ** 2).sum() / spread) if spread > 0 else 0.0
+        wanted = np.asarray(self._y, dtype=np.float64).reshape(len(outputs), -1)
+        spread = ((wanted - wanted.mean(0)) ** 2).sum()
+        return float(((wanted - outputs) ** 2).sum() / spread) if spread > 0 else 0.0
 
     def _named(self, means: Array) -> dict[str, list[float]]:
         """The curves by class: the second of two, otherwise the most frequent ones."""

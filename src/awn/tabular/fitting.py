@@ -169,12 +169,12 @@ class _Contest:
             contestants.append(Contestant.of_network("fixed", fixed, _train(fixed, known, data_parallel=data_parallel)))
             on_curve.append(contestants[-1])
         if rivals:
-            kinds = ("boosting", "linear", "baseline") if settings.compare else ("baseline",)
+            kinds = ["boosting", "linear", "baseline"] if settings.compare else ["baseline"]
             options: dict[str, Any] = {"seed": settings.seed, "balanced": _is_balanced(known)}
             fitted = fit_rivals(estimator.preprocessor_, known.X, known.y, known.task, kinds=kinds, **options)
             contestants += [Contestant.of_rival(rival, classes) for rival in fitted.values()]
             train = known.X.index.difference(estimator.validation_index_, sort=False)
-            kinds = ("boosting", "baseline") if settings.compare else ("baseline",)
+            kinds = [kind for kind in kinds if kind != "linear"]
             X, y = known.X.loc[train], known.y.loc[train]
             fitted = fit_rivals(estimator.preprocessor_, X, y, known.task, kinds=kinds, **options)
             on_curve += [Contestant.of_rival(rival, classes) for rival in fitted.values()]
@@ -246,7 +246,7 @@ def _headline(result: TableFit) -> list[tuple[str, Any]]:
         (result.score_name, result.scores["adaptive"]),
         ("units", sum(result.widths.values())),
         ("parameters", result.parameters),
-        ("training time", f"{result.seconds:.0f} s"),
+        ("seconds of training", round(result.seconds, 1)),
         ("test rows", result.rows["test"]),
     ]
 

@@ -53,7 +53,8 @@ def read_table(path: str | Path, *, as_text: Collection[str] = (), by_line: bool
     0  north     120.0
     1  south       NaN
 
-    With `by_line`, the index has the line of every row of a text file, for errors. Columns of a text file that are listed in `as_text` are read as strings, so that a code such as 007 stays one.
+    With `by_line`, the index has the line of every row of a text file, for errors. Columns of a text file that are
+    listed in `as_text` are read as strings, so that a code such as 007 stays one.
     """
     path = Path(path)
     _check_file(path)
