@@ -75,7 +75,7 @@ def confusion_plot(confusion: Confusion) -> Figure:
 
 def predicted_plot(residuals: Residuals) -> Figure:
     """Predicted over actual values of all rows, with the diagonal of perfect predictions."""
-    rows = _finite_pairs(residuals)
+    rows = finite_pairs(residuals)
     ends = [value for row in rows for value in row]
     diagonal = [min(ends), max(ends)] if ends else []
     points = _cloud([actual for actual, _ in rows], [predicted for _, predicted in rows])
@@ -85,7 +85,7 @@ def predicted_plot(residuals: Residuals) -> Figure:
 
 def residual_plot(residuals: Residuals) -> Figure:
     """Residuals (actual − predicted) over predicted values of all rows."""
-    rows = _finite_pairs(residuals)
+    rows = finite_pairs(residuals)
     points = _cloud([predicted for _, predicted in rows], [actual - predicted for actual, predicted in rows])
     zero = {"zeroline": True, "zerolinecolor": "var(--soft)", "zerolinewidth": 1.5}
     return figure([points], "predicted", "actual − predicted", showlegend=False, hovermode="closest", yaxis=zero)
@@ -96,7 +96,7 @@ def is_dense(residuals: Residuals) -> bool:
     return len(residuals.actual) > _MOST_DOTS
 
 
-def _finite_pairs(residuals: Residuals) -> list[tuple[float, float]]:
+def finite_pairs(residuals: Residuals) -> list[tuple[float, float]]:
     """Actual and predicted values where both are finite."""
     pairs = zip(map(finite, residuals.actual), map(finite, residuals.predicted), strict=True)
     return [(actual, predicted) for actual, predicted in pairs if actual is not None and predicted is not None]

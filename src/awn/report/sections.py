@@ -18,7 +18,7 @@ from awn.report.epoch_plots import (
 )
 from awn.report.figure import MOST_LINES, Figures, finite
 from awn.report.markup import Section, chooser, items, plot, plots, table
-from awn.report.result_plots import confusion_plot, is_dense, predicted_plot, residual_plot, tradeoff_plot
+from awn.report.result_plots import confusion_plot, finite_pairs, is_dense, predicted_plot, residual_plot, tradeoff_plot
 from awn.report.slider import slider
 from awn.report.table_sections import (
     calibration_section,
@@ -158,13 +158,11 @@ def _residuals(data: ReportData, figures: Figures) -> Section | None:
     figures["predicted"] = predicted_plot(data.residuals)
     figures["residuals"] = residual_plot(data.residuals)
     pair = plots([plot("predicted", left, "predicted and actual"), plot("residuals", right, "residuals")])
+    rows, finite_rows = len(data.residuals.actual), len(finite_pairs(data.residuals))
+    fewer = f" {finite_rows:,} of {rows:,} rows have finite values and are drawn." if finite_rows < rows else ""
     dense = is_dense(data.residuals)
-    many = (
-        f" All {len(data.residuals.actual):,} rows are counted: the stronger the colour, the more rows."
-        if dense
-        else ""
-    )
-    return Section("residuals", "Predicted and actual", f"{left} {right}{many}", pair)
+    many = f" All {finite_rows:,} rows are counted: the stronger the colour, the more rows." if dense else ""
+    return Section("residuals", "Predicted and actual", f"{left} {right}{many}{fewer}", pair)
 
 
 def _facts(key: str, heading: str, says: str, facts: Mapping[str, Any]) -> Section | None:
