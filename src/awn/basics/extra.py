@@ -33,4 +33,4 @@ def is_missing(error: ModuleNotFoundError, *packages: str) -> bool:
     >>> is_missing(ModuleNotFoundError(name="plotly.graph_objects"), "plotly")
     True
     """
-    return (error.name or "").partition(".")[0] in packages
+    return any(error.name == package or str(error.name).startswith(f"{package}.") for package in packages)

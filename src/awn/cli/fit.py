@@ -25,9 +25,7 @@ def fit(
     tables: Annotated[list[Path], typer.Argument(help="One or more CSV, TSV or Parquet files, compressed or not.")],
     target: Annotated[str, typer.Option(help="Column to predict.")],
     out_folder: Annotated[Path | None, typer.Option("--out", help="Output folder. Default: runs/NAME.")] = None,
-    task: Annotated[
-        str | None, typer.Option(help="classification or regression. Default: inferred from the target.")
-    ] = None,
+    task: Annotated[str | None, typer.Option(help="classification or regression. Default: inferred.")] = None,
     ignore: Ignore = None,
     kind: Kind = None,
     hidden_layers: Annotated[int | None, typer.Option(help="Number of hidden layers. Default: 2.")] = None,
@@ -35,9 +33,7 @@ def fit(
     seed: Annotated[int, typer.Option(help="Random seed of the test split and the training.")] = 0,
     seeds: Annotated[int, typer.Option(help="Number of runs per table, with consecutive seeds.", min=1)] = 1,
     workers: Annotated[int | None, typer.Option(help="Number of runs at a time. Default: 1.", min=1)] = None,
-    ray: Annotated[
-        str | None, typer.Option(help="Address of a Ray cluster to run on, or `local` to start one.")
-    ] = None,
+    ray: Annotated[str | None, typer.Option(help="Address of a Ray cluster, or `local` to start one.")] = None,
     epochs: Annotated[int | None, typer.Option(help="Maximum number of epochs. Default: about 8,000 steps.")] = None,
     max_units: Annotated[int | None, typer.Option(help="Maximum number of units per layer. Default: 256.")] = None,
     max_params: Annotated[int | None, typer.Option(help="Maximum number of parameters. Default: no limit.")] = None,
@@ -46,10 +42,7 @@ def fit(
         bool, typer.Option("--balanced", help="Weigh all classes equally in training, however many rows they have.")
     ] = False,
     compare: Annotated[
-        bool,
-        typer.Option(
-            help="Also train a fixed network of the learned widths, gradient boosting and a linear model, to compare."
-        ),
+        bool, typer.Option(help="Also train a fixed network, gradient boosting and a linear model, to compare.")
     ] = True,
     explain: Annotated[bool, typer.Option(help="Measure how important the columns are, for the report.")] = True,
     threads: Annotated[int, typer.Option(help="Number of torch threads; 1 is fastest for small networks.", min=1)] = 1,

@@ -17,6 +17,7 @@ from awn.cli.streams import prints_utf8
 out = Console()
 err = Console(stderr=True)
 _WIDE = 140
+_CHUNK = 1 << 16  # bytes
 
 
 def print_json(content: Any) -> None:
@@ -42,8 +43,9 @@ def print_table(title: str, head: Sequence[str], rows: Sequence[Sequence[Any]]) 
 def print_bytes(content: bytes) -> None:
     """Write data to the standard output as it is, in whatever encoding the terminal has."""
     sys.stdout.flush()
-    sys.stdout.buffer.write(content)
-    sys.stdout.buffer.flush()
+    for start in range(0, len(content), _CHUNK):  # in chunks, to notice a reader that has gone
+        sys.stdout.buffer.write(content[start : start + _CHUNK])
+        sys.stdout.buffer.flush()
 
 
 def say(sentence: str, *, quiet: bool = False) -> None:

@@ -30,7 +30,7 @@ def folder_lock(folder: str | Path) -> Iterator[None]:
     False
     """
     folder = Path(folder)
-    made = not folder.exists()
+    made = [one for one in (folder, *folder.parents) if not one.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / LOCK
     with path.open("ab") as file:
@@ -43,8 +43,8 @@ def folder_lock(folder: str | Path) -> Iterator[None]:
         finally:
             with contextlib.suppress(OSError):
                 path.unlink()
-                if made:
-                    folder.rmdir()  # fails if the block left something in it
+                for one in made:
+                    one.rmdir()  # fails if the block left something in it
 
 
 if sys.platform == "win32":

@@ -15,7 +15,9 @@ class TensorBoardLogger(Callback):
     """Writes every number of every row to TensorBoard. Needs `pip install "awn[tensorboard]"`."""
 
     def __init__(self, folder: str | Path) -> None:
-        with needs_extra("TensorBoardLogger needs TensorBoard", "tensorboard", "tensorboard"):
+        with needs_extra(
+            "TensorBoardLogger needs TensorBoard", "tensorboard", "tensorboard", "torch.utils.tensorboard"
+        ):
             import torch.utils.tensorboard  # noqa: F401
         self.folder = Path(folder)
         self._writer: Any = None  # open only during a run, since a writer cannot be copied or pickled
