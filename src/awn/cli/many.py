@@ -134,11 +134,13 @@ def _print(found: Fanout, folder: Path, page: Path | None) -> None:
     from awn.tabular.outcome import SCORES
 
     rows = []
-    for table, fits in found.by_table().items():
+    tables = found.by_table()
+    short = len({table.name for table in tables}) == len(tables)
+    for table, fits in tables.items():
         summary = summarise(fits)
         scores = [_cell(summary["scores"].get(name), ".4f") for name in SCORES]
         widths = ", ".join(_cell(width, ".0f") for width in summary["widths"].values())
-        rows.append((table, summary["runs"], summary["score_name"], *scores, widths))
+        rows.append((table.name if short else table, summary["runs"], summary["score_name"], *scores, widths))
     if rows:
         head = ["table", "runs", "score", *SCORES.values(), "units per layer"]
         print_table("Mean ± standard deviation over seeds, on the test set", head, rows)

@@ -247,7 +247,6 @@ def _headline(result: TableFit) -> list[tuple[str, Any]]:
         ("units", sum(result.widths.values())),
         ("parameters", result.parameters),
         ("seconds of training", round(result.seconds, 1)),
-        ("test rows", result.rows["test"]),
     ]
 
 
