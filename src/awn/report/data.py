@@ -82,13 +82,13 @@ class ReportData:
     `train_score`, None without one; `widths` and `nu` by layer; and `best`, true where the score was the best so far.
     The last such row is the best epoch. `activations` has for every layer the lists `low`, `mean` and `high`, with an
     entry a unit. `answer` is the result in one line. `size_curve` has the score against size, `leaders` the models to
-    compare on `leader_rows`, `columns` the facts about the columns of a table, with importances in `importance_name`,
-    and `hard_rows` the worst-predicted rows. `truncation_rows` says which rows the truncations are scored on,
-    `kept_because` which epoch was kept and why, and `max_units` is the limit of a layer. `measures` has for each
-    network and measure the numbers `value`, `low` and `high`, the ends of a 95 % interval. `calibration` has the lists
-    `confidence`, `accuracy` and `rows`, with an entry a bin, the expected calibration `error`, and the `temperature`;
-    or, for numbers, the coverage that was `wanted` of prediction intervals, the share of rows that they `covered`, and
-    their `width`.
+    compare on `leader_rows`, `columns` the facts about the columns of a table, or the first of `column_count`, with
+    importances in `importance_name`, and `hard_rows` the worst-predicted rows. `truncation_rows` says which rows the
+    truncations are scored on, `kept_because` which epoch was kept and why, and `max_units` is the limit of a layer.
+    `measures` has for each network and measure the numbers `value`, `low` and `high`, the ends of a 95 % interval.
+    `calibration` has the lists `confidence`, `accuracy` and `rows`, with an entry a bin, the expected calibration
+    `error`, and the `temperature`; or, for numbers, the coverage that was `wanted` of prediction intervals, the share
+    of rows that they `covered`, and their `width`.
 
     >>> data = ReportData("adult.csv", "classification", "accuracy", headline=[("accuracy", 0.86)])
     >>> ReportData.from_json(data.to_json()) == data
@@ -115,6 +115,7 @@ class ReportData:
     leaders: Sequence[Leader] = field(default_factory=list)
     leader_rows: str = ""
     columns: Sequence[ColumnFacts] = field(default_factory=list)
+    column_count: int = 0
     importance_name: str = ""
     dependences: Sequence[Dependence] = field(default_factory=list)
     hard_rows: HardRows | None = None

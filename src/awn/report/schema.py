@@ -81,6 +81,7 @@ REPORT: Schema = record(
         "dependences": items(_DEPENDENCE),
         "hard_rows": maybe(_HARD_ROWS),
         "max_units": maybe(_COUNT),
+        "column_count": _COUNT,
         "calibration": maybe(_CALIBRATION),
         "measures": _MEASURES,
     },

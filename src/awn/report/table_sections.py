@@ -69,9 +69,9 @@ def columns_section(data: ReportData, figures: Figures) -> Section | None:
             f" Importance: {data.importance_name} when the column is shuffled, the mean of three shuffles ± its "
             "standard deviation."
         )
-    shown = data.columns[:_MOST_COLUMNS]
-    if len(shown) < len(data.columns):
-        says += f" {len(shown):,} of {len(data.columns):,} columns are shown."
+    shown, all_columns = data.columns[:_MOST_COLUMNS], max(data.column_count, len(data.columns))
+    if len(shown) < all_columns:
+        says += f" {len(shown):,} of {all_columns:,} columns are shown."
     largest = max((one.importance for one in shown if one.importance is not None), default=0.0)
     head = ("column", "importance", "", "kind", "missing", "levels", "distribution")
     body = raw_table(head, [_column_cells(one, largest) for one in shown], "Columns")

@@ -25,6 +25,7 @@ from awn.smaller.activations import ActivationBand, activation_bands
 from awn.smaller.choose import SLACK
 from awn.tabular.calibration import CalibrationCurve
 from awn.tabular.column_facts import column_facts
+from awn.tabular.encode.columns import Column
 from awn.tabular.estimators import AdaptiveClassifier
 from awn.tabular.explain import Explainer, Shuffled
 from awn.tabular.folder import Estimator
@@ -36,6 +37,7 @@ _ACTIVATION_ROWS = 2000
 _REPAIR_ROWS = 2048  # least squares over a few inputs per unit need no more
 _LATENCY_ROWS = 256
 _DEPENDENCES = 4
+_MOST_COLUMNS = 200  # in the table of columns
 _HARD_ROWS, _HARD_COLUMNS = 10, 6
 _COVERAGE = 0.9
 
@@ -80,7 +82,8 @@ def analyse(estimator: Estimator, rows: TableRows, report: ReportData, *, explai
         confusion=_confusion(estimator, actual, predicted) if isinstance(estimator, AdaptiveClassifier) else None,
         residuals=Residuals(actual.tolist(), predicted.tolist()) if single else None,
         calibration=_calibration(estimator, rows.X_test, actual),
-        columns=column_facts(rows.X, estimator.preprocessor_.columns, importances),
+        columns=column_facts(rows.X, _some_columns(estimator, top), importances),
+        column_count=len(estimator.preprocessor_.columns),
         importance_name="" if explainer is None else f"{explainer.measure} on {explainer.rows:,} held-out rows",
         dependences=[] if explainer is None else _dependences(explainer, top, importances),
         hard_rows=_hard_rows(estimator, rows, predicted, top or list(estimator.preprocessor_.inputs_of)),
@@ -157,6 +160,13 @@ def _calibration(estimator: Estimator, X: pd.DataFrame, actual: Array) -> dict[s
 def _dependences(explainer: Explainer, top: Sequence[str], importances: dict[str, Shuffled]) -> list[Dependence]:
     used = [name for name in top[:_DEPENDENCES] if importances[name].importance > 0]
     return [explainer.dependence(name) for name in used]
+
+
+def _some_columns(estimator: Estimator, top: Sequence[str]) -> list[Column]:
+    """All columns, or the most important ones and some others if they are many."""
+    columns, first = estimator.preprocessor_.columns, set(top)
+    ordered = sorted(columns, key=lambda column: (column.name not in first, not column.used))  # stable
+    return ordered[:_MOST_COLUMNS] if len(columns) > _MOST_COLUMNS else list(columns)
 
 
 def _hard_rows(estimator: Estimator, rows: TableRows, predicted: Array, columns: Sequence[str]) -> HardRows | None:

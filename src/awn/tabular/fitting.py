@@ -27,7 +27,7 @@ from awn.tabular.folder import Estimator, save_estimator
 from awn.tabular.members import networks_of
 from awn.tabular.outcome import SCORE_NAMES, Start, TableFit, describe_rows
 from awn.tabular.preparing import ESTIMATORS, Prepared, prepare_table
-from awn.tabular.rivals import fit_rivals
+from awn.tabular.rivals import fit_rivals, why_no_rivals
 from awn.tabular.settings import TableSettings
 from awn.tabular.split import row_parts, table_hash, write_split
 from awn.tabular.train_score import TrainScore
@@ -55,14 +55,14 @@ def fit_table(
     writes = not data_parallel or is_first()
     with folder_lock(folder) if writes else nullcontext():
         known = prepare_table(table, settings)
-        opening = _Opening(lambda: begin(_start(known, estimator)))
+        opening = _Opening(lambda: begin(_start(known, estimator, settings)))
         score = accuracy if known.task == "classification" else r_squared
         estimator = _make(known, settings.seed, callbacks=[opening, *callbacks, TrainScore(score)])
         run = Path(folder, "run")
         seconds = _train(estimator, known, folder=run, resume=resume, data_parallel=data_parallel) + opening.before
         contest = _Contest.hold(known, estimator, seconds, settings, data_parallel=data_parallel, rivals=writes)
         result = TableFit(
-            **_start(known, estimator)._asdict(),
+            **_start(known, estimator, settings)._asdict(),
             **_end(estimator),
             scores={name: scored.score for name, scored in contest.scored.items()},
             measures={name: scored.measures for name, scored in contest.scored.items()},
@@ -95,7 +95,7 @@ class _Opening(Callback):
         self._begin()
 
 
-def _start(known: Prepared, estimator: Estimator) -> Start:
+def _start(known: Prepared, estimator: Estimator, settings: TableSettings) -> Start:
     """The facts known once the preprocessing is fitted."""
     columns = estimator.preprocessor_.columns
     counts = {
@@ -106,6 +106,8 @@ def _start(known: Prepared, estimator: Estimator) -> Start:
     validation = len(estimator.validation_index_)
     rows = {"train": len(known.X), "validation": validation, "test": len(known.X_test)}
     notes = [*known.notes, describe_rows(rows, counts), *estimator.preprocessor_.notes]
+    too_large = why_no_rivals(len(known.X), counts["used"]) if settings.compare else ""
+    notes += [too_large] if too_large else []
     return Start(known.task, SCORE_NAMES[known.task], known.classes, rows, counts, notes)
 
 
@@ -169,7 +171,9 @@ class _Contest:
             contestants.append(Contestant.of_network("fixed", fixed, _train(fixed, known, data_parallel=data_parallel)))
             on_curve.append(contestants[-1])
         if rivals:
-            kinds = ["boosting", "linear", "baseline"] if settings.compare else ["baseline"]
+            used = sum(column.used for column in estimator.preprocessor_.columns)
+            all_kinds = settings.compare and not why_no_rivals(len(known.X), used)
+            kinds = ["boosting", "linear", "baseline"] if all_kinds else ["baseline"]
             options: dict[str, Any] = {"seed": settings.seed, "balanced": _is_balanced(known)}
             fitted = fit_rivals(estimator.preprocessor_, known.X, known.y, known.task, kinds=kinds, **options)
             contestants += [Contestant.of_rival(rival, classes) for rival in fitted.values()]

@@ -20,6 +20,8 @@ from awn.tabular.read.target import Task
 
 Array = NDArray[Any]
 _LINEAR_ITERATIONS = 300
+# Beyond these, boosting and a linear model would take longer than the network.
+_MOST_COLUMNS, _MOST_VALUES = 2_000, 50_000_000
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,21 @@ def fit_rivals(
             model = make().fit(read(X), y)
         fitted[name] = Rival(name, model, read, time.perf_counter() - started)
     return fitted
+
+
+def why_no_rivals(rows: int, columns: int) -> str:
+    """Why a table is too large for rivals, as a note for the user; '' if it is not.
+
+    >>> why_no_rivals(1_000, 20_000)
+    'gradient boosting and the linear model are left out: the table has 20,000 columns'
+    >>> why_no_rivals(100_000, 30)
+    ''
+    """
+    if columns > _MOST_COLUMNS:
+        return f"gradient boosting and the linear model are left out: the table has {columns:,} columns"
+    if rows * columns > _MOST_VALUES:
+        return f"gradient boosting and the linear model are left out: the table has {rows * columns:,} values"
+    return ""
 
 
 def _boosting(task: Task, reading: _Reading, seed: int, balanced: bool) -> Any:
