@@ -6,9 +6,8 @@
     python benchmarks/pretrained.py --show                  prints its tables, which docs/pretrained.md has
 
 Every method keeps the same number of units per layer. The networks after some of the methods are distilled: trained
-towards the outputs of the whole network for 300 steps, in the same way. The learning rate for MiniLM was chosen on
-captions of the validation part, for awn's network. The test captions and tones are used for nothing but these
-measurements. A run that was stopped continues with the rows that are missing.
+towards the outputs of the whole network for 300 steps, in the same way. A run that was stopped continues with the rows
+that are missing, and `--networks`, `--methods` and `--keeps` limit it to some of them.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ import statistics
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -153,7 +152,7 @@ class Study(ABC):
 class Captions(Study):
     """MiniLM on captions: the cosine to the embeddings of the whole network, and the same nearest neighbour."""
 
-    name, lr, any_length = "MiniLM", 1e-3, True
+    name, lr, any_length = "MiniLM", 5e-4, True
     whole: SentenceEncoder
     loss_of = staticmethod(caption_loss)
 
@@ -324,32 +323,33 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--networks", nargs="+", choices=STUDIES, default=list(STUDIES))
     parser.add_argument("--methods", nargs="+", choices=["whole", *METHODS], default=["whole", *METHODS])
+    parser.add_argument("--keeps", nargs="+", type=float, default=KEEPS)
     parser.add_argument("--models", type=Path, default=Path("runs/pretrained"), help="for the ONNX files")
     parser.add_argument("--show", action="store_true", help="print the tables of a finished file")
     options = parser.parse_args()
-    found: Row = json.loads(RESULTS.read_text()) if RESULTS.is_file() else {"from": {}, "rows": [], "files": []}
+    found: Row = json.loads(RESULTS.read_text()) if RESULTS.is_file() else {"from": [], "rows": [], "files": []}
     torch.set_num_threads(1)
     for name in [] if options.show else options.networks:
-        run(name, options.methods, found, options.models)
+        run(name, options.methods, options.keeps, found, options.models)
     print(tables(found))
 
 
-def run(name: str, methods: list[str], found: Row, folder: Path) -> None:
+def run(name: str, methods: Sequence[str], keeps: Sequence[float], found: Row, folder: Path) -> None:
     """Add the rows of a network that are missing, and write the file after each of them."""
     import torch_pruning
 
     study = STUDIES[name]()
     folder.mkdir(parents=True, exist_ok=True)
     facts = {"seed": 0, "random_seeds": RANDOM_SEEDS, "steps": STEPS, "torch_pruning": torch_pruning.__version__}
-    found["from"][name if len(methods) > len(METHODS) else f"{name}: {', '.join(methods)}"] = provenance(**facts)
+    found["from"].append(provenance(**facts))
 
     def write() -> None:
         write_files({RESULTS: json_file(found)})
 
     known = [{key: row[key] for key in ("network", "keep", "method", "seed")} for row in found["rows"]]
     for row in wanted_rows(name):
-        if row["method"] in methods and row not in known:
-            found["rows"].append(measure(study, row, folder))
+        if row["method"] in methods and row["keep"] in (1.0, *keeps) and row not in known:
+            found["rows"].append({**measure(study, row, folder), "run": len(found["from"]) - 1})
             print(found["rows"][-1], flush=True)
             write()
     if all(study.path(folder, keep).is_file() for keep in (1.0, *KEEPS)):

@@ -44,7 +44,7 @@ def compress_minilm(keep: float, steps: int) -> tuple[nn.Module, Any]:
     small = cut(trained, inputs, keep)
     say("repaired", small)
     learn = models.in_batches(models.captions("train", 32 * steps, seed=1), tokens)
-    models.distil_(small, learn, models.outputs(trained.states, learn), models.caption_loss, lr=1e-3)
+    models.distil_(small, learn, models.outputs(trained.states, learn), models.caption_loss, lr=5e-4)
     say("distilled", small)
     return small, inputs[0]
 

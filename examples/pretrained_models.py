@@ -193,8 +193,14 @@ def outputs(run: Callable[..., Tensor], batches: Iterable[Any]) -> list[Tensor]:
 
 
 def distil_(student: nn.Module, batches: Sequence[Any], wanted: Sequence[Tensor], loss_of: Loss, lr: float) -> None:
-    """Train a network towards what another one returns, one step per batch; the rate warms up, then falls to zero."""
-    optimizer = torch.optim.Adam(student.parameters(), lr=lr)
+    """Train a network towards what another one returns, one step per batch; the rate warms up, then falls to zero.
+
+    Embeddings stay as they are: a few hundred steps show most tokens too rarely.
+    """
+    for layer in student.modules():
+        if isinstance(layer, nn.Embedding):
+            layer.requires_grad_(False)
+    optimizer = torch.optim.Adam([one for one in student.parameters() if one.requires_grad], lr=lr)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min((step + 1) / 20, 1 - step / len(batches)))
     student.train()
     for batch, target in zip(batches, wanted, strict=True):
