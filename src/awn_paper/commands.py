@@ -53,6 +53,7 @@ def list_experiments(root: Root = _ROOT, as_json: AsJson = False) -> None:
 def run(
     name: Annotated[str, typer.Argument(help="Experiment; `awn paper list` lists them.")],
     only: Annotated[str | None, typer.Option(help="Run only this data set.")] = None,
+    case: Annotated[str | None, typer.Option(help="Run only cases whose label matches, such as 'relu6, *'.")] = None,
     profile: Annotated[
         Literal["paper", "small"], typer.Option(help="The paper's protocol, or a smaller one for two cores.")
     ] = "small",
@@ -82,6 +83,8 @@ def run(
     protocol = experiment.protocol(profile)
     if only is not None:
         protocol = protocol.only(only)
+    if case is not None:
+        protocol = protocol.matching(case)
     protocol = protocol.with_seeds(seeds)
     with ray_workers(ray) if ray else local_workers(workers or 1) as crew:
         sweep = Sweep(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from typing import Any, Literal
 
 from awn.errors import ArgumentError
@@ -162,6 +163,14 @@ class Protocol:
         cases = tuple(case for case in self.cases if case.settings.dataset.lower() == dataset.lower())
         if not cases:
             raise ArgumentError(f"no case has the data set {dataset!r}. There are: {', '.join(self.datasets)}.")
+        return Protocol(cases, self.seeds, self.says)
+
+    def matching(self, pattern: str) -> Protocol:
+        """The cases whose label matches a pattern with `*` and `?`."""
+        cases = tuple(case for case in self.cases if fnmatchcase(case.label, pattern))
+        if not cases:
+            labels = ", ".join(dict.fromkeys(repr(case.label) for case in self.cases))
+            raise ArgumentError(f"no case has a label that matches {pattern!r}. There are: {labels}.")
         return Protocol(cases, self.seeds, self.says)
 
     def with_seeds(self, seeds: int | None) -> Protocol:
