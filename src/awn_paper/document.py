@@ -18,12 +18,10 @@ from awn.report.page import write_page
 from awn_paper.claims import claims_table
 from awn_paper.experiments import EXPERIMENTS, Show
 from awn_paper.pictures import interactive, picture
-from awn_paper.protocol import Experiment, Profile
+from awn_paper.protocol import PROFILES, Experiment, Profile
 from awn_paper.run import Record
 from awn_paper.show import Plot, Results, Shown, Table
 from awn_paper.store import Store
-
-PROFILES: tuple[Profile, ...] = ("paper", "small")
 
 _INTRODUCTION = """# The paper, reproduced
 

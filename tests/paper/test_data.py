@@ -357,7 +357,7 @@ def test_the_widths_of_layers_on_graphs_run_and_are_shown(folder, monkeypatch, t
     """The experiment that the others' tests on the plane leave out."""
     put_graphs(folder, monkeypatch, "NCI1", node_labels=True)
     layers, show = EXPERIMENTS["layers"]
-    protocol = layers.small.only("NCI1")
+    protocol = layers.small.part("NCI1")
     run_here(layers, tiny(replace(protocol, cases=protocol.cases[:2])), tmp_path / "results")
     shown = show(Results(tuple(Store(tmp_path / "results").outcomes(layers, "small"))))
     rows = {row[0]: row[1:] for row in shown[0].rows}

@@ -379,9 +379,9 @@ def test_jobs_are_equal_if_their_files_have_the_same_name():
 
 def test_a_protocol_can_be_cut_to_one_data_set():
     protocol = Protocol((Case("a", (TINY,)), Case("a", (TINY.change(dataset="Spiral"),))), 1, "tiny.")
-    assert protocol.only("spiral").datasets == ("Spiral",)
+    assert protocol.part("spiral").datasets == ("Spiral",)
     with pytest.raises(ArgumentError, match="There are: DoubleMoon, Spiral"):
-        protocol.only("MNIST")
+        protocol.part("MNIST")
 
 
 def test_outcomes_come_back_with_their_records(tmp_path):
