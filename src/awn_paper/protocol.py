@@ -48,12 +48,14 @@ class Case:
     """A row of a table: the best of a grid by its validation score, retrained with several seeds.
 
     With one entry there is nothing to select. Without seeds the grid itself is the result, as where the paper averages
-    over configurations. `seeds` is the number of final runs where it is another than the protocol's.
+    over configurations. `seeds` is the number of final runs where it is another than the protocol's. `selected_in` is
+    the number of epochs of the model selection where they are fewer.
     """
 
     label: str
     grid: tuple[Settings, ...]
     seeds: int | None = None
+    selected_in: int | None = None
 
     @property
     def settings(self) -> Settings:
@@ -66,8 +68,9 @@ class Case:
         selection: Sequence[Finished] = ()
         chosen = self.grid[0]
         if len(self.grid) > 1 or seeds == 0:
-            selection = yield [Job(settings, 0, final=False) for settings in self.grid]
-            chosen = best_of(selection).job.settings
+            shortened = {} if self.selected_in is None else {"epochs": self.selected_in}
+            selection = yield [Job(settings.change(**shortened), 0, final=False) for settings in self.grid]
+            chosen = best_of(selection).job.settings.change(epochs=self.settings.training.epochs)
         final = yield [Job(chosen, seed, final=True) for seed in range(seeds)]
         return Outcome(tuple(selection), chosen, tuple(final))
 
@@ -184,7 +187,8 @@ class Experiment:
     """A table or a figure of the paper: its protocol for those with the hardware, and one for an evening on two cores.
 
     `long` stands between them: the paper's epochs and a number of seeds, over fewer configurations. Without it, the
-    paper's own protocol is short enough. Experiments that look at the same runs name the same `folder`, so that none is made twice.
+    paper's own protocol is short enough. Experiments that look at the same runs name the same `folder`, so that none
+    is made twice.
     """
 
     name: str
@@ -202,7 +206,7 @@ class Experiment:
         if profile == "paper":
             return self.paper
         if self.long is None:
-            raise ArgumentError(f"{self.name} has no long profile, since the paper's own is short: use --profile paper.")
+            raise ArgumentError(f"{self.name} has no long profile, as the paper's own is short: use --profile paper.")
         return self.long
 
     @property

@@ -17,8 +17,10 @@ from awn_paper.experiments import (
     remove,
     retrain,
     search,
+    sequences,
     start,
     table1,
+    text,
     time,
     truncate,
 )
@@ -44,6 +46,8 @@ EXPERIMENTS: dict[str, tuple[Experiment, Show]] = {
         (remove.REMOVE, remove.show),
         (initialisation.INITIALISATION, initialisation.show),
         (quantile.QUANTILE, quantile.show),
+        (sequences.SEQUENCES_STUDY, sequences.show),
+        (text.TEXT_STUDY, text.show),
         (layers.LAYERS, layers.show),
         (time.TIME, time.show),
     )

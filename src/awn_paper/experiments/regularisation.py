@@ -33,9 +33,7 @@ def unregularised(grids: dict[str, Grid]) -> tuple[Case, ...]:
     cases = []
     for name, grid in grids.items():
         training = Training(grid.epochs, grid.batch, patience=grid.patience)
-        base = Settings(name, MLP(), LEARNED, training).change(
-            weight_scale=100.0, max_units=5000
-        )
+        base = Settings(name, MLP(), LEARNED, training).change(weight_scale=100.0, max_units=5000)
         activations = tuple(activation for activation in grid.activations if activation != "relu6")
         cases.append(Case("NoReg", base.vary(layers=grid.layers, activation=activations)))
     return tuple(cases)
