@@ -31,7 +31,7 @@ from awn_paper.data.dataset import Dataset
 from awn_paper.measures import AFTER, BEFORE
 from awn_paper.models import Learned, build
 from awn_paper.models.perceptron import Perceptron
-from awn_paper.settings import Settings, Training, fingerprint
+from awn_paper.settings import OneCycle, Settings, Training, fingerprint
 
 Record = dict[str, Any]
 _EPOCHS_KEPT = 200  # of a history: a record is to be read and committed, not to be resumed from
@@ -168,6 +168,7 @@ def _fit(model: nn.Module, data: Dataset, job: Job, scratch: Path | None, resume
         lr=training.lr,
         schedule=training.schedule,
         patience=training.patience,
+        precision=training.precision if isinstance(training, OneCycle) else "auto",
         ties="last",
         seed=job.seed,
         choose=None,  # the paper keeps the learned width

@@ -8,7 +8,14 @@ from collections.abc import Callable
 from awn.errors import ArgumentError
 from awn_paper.data.dataset import Dataset
 from awn_paper.data.graphs import load_nci1, load_reddit
-from awn_paper.data.images import load_cifar10, load_cifar100, load_mnist, load_pmnist, load_pmnist_part
+from awn_paper.data.images import (
+    load_cifar10,
+    load_cifar100,
+    load_mnist,
+    load_mnist_pixels,
+    load_pmnist,
+    load_pmnist_part,
+)
 from awn_paper.data.plane import load_double_moon, load_spiral, load_spiral_hard
 from awn_paper.data.tables import load_credit, load_miniboone, load_pol
 from awn_paper.data.text import load_multi30k, load_multi30k_seen, load_multi30k_short
@@ -23,6 +30,7 @@ LOADERS: dict[str, Callable[[], Dataset]] = {
     "PMNIST": load_pmnist,
     "PMNIST (10,000 images)": load_pmnist_part,
     "MNIST": load_mnist,
+    "MNIST pixels": load_mnist_pixels,
     "CIFAR10": load_cifar10,
     "CIFAR100": load_cifar100,
     "Multi30k": load_multi30k,

@@ -59,6 +59,16 @@ def load_mnist() -> Dataset:
     return _dataset("MNIST", train, test, classes=10)
 
 
+def load_mnist_pixels() -> Dataset:
+    """MNIST as a table of 784 columns between 0 and 1, for perceptrons."""
+    plain = load_mnist()
+    assert plain.test is not None
+    train, validation, test = (
+        Data(part.x.flatten(1).float() / 255, part.y) for part in (plain.train, plain.validation, plain.test)
+    )
+    return Dataset("MNIST pixels", train, validation, test, inputs=784, outputs=10)
+
+
 def load_pmnist() -> Dataset:
     """MNIST with its 784 pixels in one random order, the same for all, read as 28 steps of 28."""
     plain = load_mnist()
