@@ -44,7 +44,7 @@ def test_list_names_every_experiment(run):
     code, out, _ = run("list", "--json")
     assert code == 0
     assert list(json.loads(out)) == list(EXPERIMENTS)
-    assert len(EXPERIMENTS) == 15
+    assert len(EXPERIMENTS) == 17
     assert all(name in run("list")[1] for name in EXPERIMENTS)
 
 
@@ -110,6 +110,8 @@ def test_run_gives_its_runs_to_ray(run, tmp_path, monkeypatch):
     [
         (["run", "table2"], "no experiment is called 'table2'. There are: table1, retrain"),
         (["run", "table1", "--only", "ImageNet"], "no case has the data set 'ImageNet'. There are: DoubleMoon"),
+        (["run", "table1", "--case", "Wide*"], "no case has a label that matches 'Wide*'. There are: 'AWN', 'Fixed'."),
+        (["run", "start", "--profile", "long"], "start has no long profile"),
         (["run", "table1", "--profile", "large"], "large"),
         (["run", "table1", "--seeds", "0"], "greater than or equal to 1"),
         (["run", "table1", "--ray", "local", "--workers", "2"], "--workers cannot be combined with --ray"),

@@ -15,7 +15,7 @@ DEPTHS = (1, 2)
 LABELS = ("Fixed", "AWN", "AWN, anchored")
 #: What goes past the paper: the scale that awn has by default, from 64 units, and its prior.
 _ANCHORED = Learned(Exponential.for_units(64), new_units="zero", weight_scale=0.6)
-_LONG = SEQUENCES.change(dataset=DATASET, epochs=30)
+_LONG = SEQUENCES.change(dataset=DATASET, epochs=20)
 
 
 def _cases(base: Settings, selected_in: int, units: tuple[int, ...] = WIDTHS) -> tuple[Case, ...]:
@@ -73,9 +73,9 @@ SEQUENCES_STUDY = Experiment(
         _cases(_LONG.change(epochs=5), 2, (24, 128)), seeds=1, says="Two fixed widths, 5 epochs, 2 for the search."
     ),
     long=Protocol(
-        _cases(_LONG, 5),
+        _cases(_LONG, 3),
         seeds=2,
-        says="Shortened: a sixth of the images (8,334 for training, 1,664 for validation, all 10,000 for the test), 30 "
-        "epochs in place of 50, 5 for each configuration of the search, two final runs.",
+        says="Shortened: a sixth of the images (8,334 for training, 1,664 for validation, all 10,000 for the test), 20 "
+        "epochs in place of 50, 3 for each configuration of the search, two final runs.",
     ),
 )
