@@ -19,7 +19,7 @@ from awn_paper.models import GIN, MLP, RNN, Fixed, Learned, ResNet20, Transforme
 from awn_paper.models import mlp as mlp_module
 from awn_paper.models.resnet import Prepare, _shifted_and_flipped
 from awn_paper.run import Job, layer_widths, loss_of, train
-from awn_paper.settings import Settings, Training
+from awn_paper.settings import OneCycle, Settings, Training
 
 LEARNED = Learned(Exponential(rate=0.2, scale="mass"))
 PADDING = 9
@@ -115,6 +115,15 @@ def test_an_adaptive_network_becomes_a_plain_one_of_the_same_function(network, d
     plain = awn.finalize(model)
     torch.testing.assert_close(plain(found.test.x), model(found.test.x), rtol=1e-4, atol=1e-5)
     assert not awn.advanced.find_groups(plain)
+
+
+def test_images_train_over_one_cycle_in_bfloat16(monkeypatch):
+    found = images()
+    monkeypatch.setattr(run_module, "load", lambda name, fold: found)
+    training = OneCycle(3, 16, optimizer="sgd", lr=0.1, momentum=0.9, warmup=1, precision="bfloat16")
+    record = train(Job(Settings("images", ResNet20(), LEARNED, training), 0, final=True))
+    assert record["settings"]["training"]["kind"] == "OneCycle"
+    assert record["history"]["data"][-1] < record["history"]["data"][0]
 
 
 def test_a_fixed_perceptron_trains_as_a_plain_one_does(monkeypatch):
