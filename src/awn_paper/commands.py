@@ -80,6 +80,8 @@ def run(
     from awn_paper.sweep import Sweep
 
     check_workers(workers, ray)
+    if name == "all" and (only or case):
+        raise ArgumentError("--only and --case choose among the cases of one experiment. Name it in place of `all`.")
     cases = made = 0
     with ray_workers(ray) if ray else local_workers(workers or 1) as crew:
         for experiment in find_experiments(name, profile):

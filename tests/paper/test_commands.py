@@ -87,6 +87,16 @@ def test_run_and_report(run, tmp_path):
     assert (tmp_path / "results/paper/report.html").is_file()
 
 
+def test_run_all_runs_one_experiment_after_the_other(run, tmp_path, monkeypatch):
+    for name in set(EXPERIMENTS) - {"start", "batch"}:
+        monkeypatch.delitem(EXPERIMENTS, name)
+    code, out, err = run("run", "all", "--json")
+    assert code == 0, err
+    found = {name: list((tmp_path / "results/paper" / name / "small").iterdir()) for name in EXPERIMENTS}
+    assert json.loads(out)["cases"] == sum(map(len, found.values()))
+    assert all(found.values())
+
+
 def test_run_gives_its_runs_to_ray(run, tmp_path, monkeypatch):
     """What Ray itself makes of them is tested in test_protocol.py, and for the command `awn fit` in test_many.py."""
     addresses = []
@@ -110,6 +120,7 @@ def test_run_gives_its_runs_to_ray(run, tmp_path, monkeypatch):
     [
         (["run", "table2"], "no experiment is called 'table2'. There are: table1, retrain"),
         (["run", "table1", "--only", "ImageNet"], "no case has the data set 'ImageNet'. There are: DoubleMoon"),
+        (["run", "all", "--only", "Spiral"], "--only and --case choose among the cases of one experiment"),
         (["run", "table1", "--case", "Wide*"], "no case has a label that matches 'Wide*'. There are: 'AWN', 'Fixed'."),
         (["run", "start", "--profile", "long"], "start has no long profile"),
         (["run", "table1", "--profile", "large"], "large"),
