@@ -88,11 +88,11 @@ def test_run_and_report(run, tmp_path):
 
 
 def test_run_all_runs_one_experiment_after_the_other(run, tmp_path, monkeypatch):
-    for name in set(EXPERIMENTS) - {"start", "batch"}:
-        monkeypatch.delitem(EXPERIMENTS, name)
+    few = ("start", "batch")
+    monkeypatch.setattr("awn_paper.experiments.EXPERIMENTS", {name: EXPERIMENTS[name] for name in few})
     code, out, err = run("run", "all", "--json")
     assert code == 0, err
-    found = {name: list((tmp_path / "results/paper" / name / "small").iterdir()) for name in EXPERIMENTS}
+    found = {name: list((tmp_path / "results/paper" / name / "small").iterdir()) for name in few}
     assert json.loads(out)["cases"] == sum(map(len, found.values()))
     assert all(found.values())
 
