@@ -263,8 +263,8 @@ def claims_table(results_of: Callable[[str], Results]) -> Table:
         verdict = claim.judge(results)
         said = "not run" if verdict is None else "holds" if verdict.holds else "does not hold"
         found, length = ("–", "–") if verdict is None else (verdict.found, _length(results))
-        rows.append((claim.says, claim.paper, claim.holds_if, found, length, said))
-    return Table(("claim", "paper", "holds if", "found", "runs × epochs", ""), tuple(rows))
+        rows.append((claim.says, said, found, claim.paper, length, claim.holds_if))
+    return Table(("claim", "verdict", "ours", "paper", "runs × epochs", "holds if"), tuple(rows))
 
 
 def _length(results: Results) -> str:

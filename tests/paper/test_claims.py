@@ -146,7 +146,7 @@ def test_batches_are_compared_after_equal_steps_too() -> None:
 
 def test_numbers_stand_beside_the_verdict() -> None:
     table = claims_table(lambda name: BY_EXPERIMENT[name][1] if name in ("table1", "start") else Results(()))
-    said = {row[0]: row[3:] for row in table.rows}
+    said = {row[0]: (row[2], row[4], row[1]) for row in table.rows}
     assert said["Adaptive networks are as accurate as fixed ones"] == (
         "1 of 2: pol 98.0 / 99.0, MNIST 98.4 / 99.0 (worse)",
         "1–2 × 2",
