@@ -293,8 +293,8 @@ TABLE1 = Experiment(
         says=f"The paper's epochs at most; training stops after {PATIENCE} epochs without a better validation score. "
         "Fewer configurations than the paper: learning rate 0.01, batches of 128 (DoubleMoon 32); DoubleMoon and "
         "Spiral: three activations and σ_θ = 10; SpiralHard: two and four layers (fixed networks: "
-        "two), ReLU6, σ_θ = 10; pol and credit card: two layers, LeakyReLU and ReLU6, σ_θ of 1 and 10. All five fixed widths, ten final "
-        "runs. Five more of SpiralHard do not stop early. Images: one run of 30 epochs in place of 200 (MNIST 6), the "
-        "learning rate up to 0.2 and down a cosine, weight decay 0.0005, forward passes in bfloat16.",
+        "two), ReLU6, σ_θ = 10; pol and credit card: two layers, LeakyReLU and ReLU6, σ_θ of 1 and 10. All five fixed "
+        "widths, ten final runs. Five more of SpiralHard do not stop early. Images: one run of 30 epochs in place of "
+        "200 (MNIST 6), learning rate up to 0.2 and down a cosine, weight decay 0.0005, forward passes in bfloat16.",
     ),
 )
