@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from awn.core.importance import Exponential
+from awn.core.families import Exponential
 from awn_paper.experiments.table1 import SEQUENCES, WIDTHS
 from awn_paper.models import Fixed, Learned
 from awn_paper.protocol import Case, Experiment, Protocol
