@@ -49,18 +49,17 @@ def measure(
                 raise ArgumentError(f"there is no {name!r}. There are: {', '.join(known)}.")
     made = provenance(splits=list(splits))
     with threads(1), threadpool_limits(1):
-        for method, name in itertools.product(methods or METHODS, tables or TABLES):
-            if not available(method):
-                continue
+        for name in tables or TABLES:
             path = folder / f"{name}.json"
-            content = json.loads(path.read_text()) if path.is_file() else {"rows": []}
+            content = json.loads(path.read_text()) if path.is_file() else {"from": {}, "rows": []}
             done = {(row["split"], row["method"]) for row in content["rows"]}
             table = None
-            for split in splits:
-                if (split, method) not in done:
+            # Methods take turns, so that a busy machine slows all of them alike.
+            for split, method in itertools.product(splits, methods or METHODS):
+                if (split, method) not in done and available(method):
                     table = table or TABLES[name]()
                     content["rows"].append({"split": split, "method": method, **_fit(table, method, split)})
-                    content["from"] = made
+                    content["from"][method] = made
                     write_files({path: json_file(content)})
                     tell(f"{name}: {content['rows'][-1]}")
 
