@@ -60,8 +60,6 @@ _FEW_ROWS = 500
 _FEW_ROWS_TO_CHOOSE = 2000
 # Layers grow no wider, unless the user says so.
 _MOST_UNITS = 256
-# Unless the user sets the number of epochs, training takes about this many steps.
-_STEPS, _FEWEST_EPOCHS, _MOST_EPOCHS = 4000, 10, 50
 # Gradients of a small network change quickly, so their squares are averaged over fewer steps than Adam's default.
 _BETAS = (0.9, 0.95)
 # Averaging pays on all tables, but on longer ones it takes minutes.
@@ -97,11 +95,19 @@ class TrainingRows:
 
 @dataclass(frozen=True)
 class Criterion:
-    """The loss to minimise, the score to report, and whether the validation split keeps the class proportions."""
+    """The loss to minimise, the score to report, how long, and whether the validation rows keep the class proportions.
+
+    Unless the user sets the number of epochs, there are `epochs`, and more or fewer where the `fewest_steps` or the
+    `most_steps` ask for it, but at least `fewest_epochs`.
+    """
 
     loss: Loss
     score: Score
     stratify: bool
+    epochs: int
+    fewest_epochs: int
+    fewest_steps: int
+    most_steps: int
 
 
 class NetworkEstimator(NetworkParameters, BaseEstimator):  # type: ignore[misc]
@@ -133,7 +139,7 @@ class NetworkEstimator(NetworkParameters, BaseEstimator):  # type: ignore[misc]
         warn_of_columns(self.preprocessor_.columns)
         part = Part(self._data(train), self._data(validation) if len(validation) else None)
         self.model_ = self._make_network(part.train.x.shape[1], outputs, seed)
-        options = self._options(seed, len(train))
+        options = self._options(seed, len(train), criterion)
         self.max_iter_ = options.epochs
         folds = 1
         if options.choose == "smallest" and len(rows) < _FEW_ROWS_TO_CHOOSE and self.fixed_widths is None:
@@ -406,9 +412,9 @@ class NetworkEstimator(NetworkParameters, BaseEstimator):  # type: ignore[misc]
     def _budget(self, members: int) -> Budget | None:
         return None if self.max_params is None else Budget(max_params=self.max_params // members)
 
-    def _options(self, seed: int, rows: int) -> FitOptions:
+    def _options(self, seed: int, rows: int, criterion: Criterion) -> FitOptions:
         return FitOptions(
-            epochs=self._epochs(rows),
+            epochs=self._epochs(rows, criterion),
             batch_size=self._batch_size(rows),
             lr=self.lr,
             width_lr=self.width_lr,
@@ -421,10 +427,12 @@ class NetworkEstimator(NetworkParameters, BaseEstimator):  # type: ignore[misc]
             seed=seed,
         )
 
-    def _epochs(self, rows: int) -> int:
-        """About as many steps for every table, within limits."""
+    def _epochs(self, rows: int, criterion: Criterion) -> int:
+        if self.epochs is not None:
+            return self.epochs
         steps = math.ceil(rows / self._batch_size(rows))
-        return max(_FEWEST_EPOCHS, min(_MOST_EPOCHS, _STEPS // steps)) if self.epochs is None else self.epochs
+        wanted = min(max(criterion.epochs * steps, criterion.fewest_steps), criterion.most_steps)
+        return max(criterion.fewest_epochs, wanted // steps)
 
     def _batch_size(self, rows: int) -> int:
         """Smaller batches for smaller tables, so that an epoch has enough steps."""
