@@ -212,13 +212,18 @@ def test_no_private_name_is_dead() -> None:
     assert not dead, f"nothing in its module uses {dead}"
 
 
+# The benchmark of tables measures the size of other libraries' models as pickles in memory. It writes and loads none.
+MEASURES_PICKLES = "awn_paper.bench.table_methods"
+
+
 def test_nothing_pickles_or_runs_text() -> None:
     wrong = []
     for name, tree in TREES.items():
+        pickles = {"pickle", "dill", "cloudpickle", "joblib"} - ({"pickle"} if name == MEASURES_PICKLES else set())
         for node in ast.walk(tree):
             if isinstance(node, ast.Import | ast.ImportFrom):
                 imported = {alias.name for alias in node.names} | {getattr(node, "module", None)}
-                wrong += [f"{name} imports {one}" for one in imported & {"pickle", "dill", "cloudpickle", "joblib"}]
+                wrong += [f"{name} imports {one}" for one in imported & pickles]
             elif isinstance(node, ast.Call):
                 called = ast.unparse(node.func)
                 wrong += [f"{name} calls {called}"] if called in {"torch.load", "torch.save", "eval", "exec"} else []
