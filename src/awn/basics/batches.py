@@ -169,7 +169,8 @@ def evaluating(*models: nn.Module) -> Iterator[None]:
     (True, True)
     """
     modes = [(module, module.training) for model in models for module in model.modules()]
-    trained = any(training for _, training in modes)  # to set the mode of many modules takes longer than a small forward
+    # To set the mode of many modules takes longer than the forward pass of a small model.
+    trained = any(training for _, training in modes)
     states, fast = random_states(), torch.backends.mha.get_fastpath_enabled()
     # torch's fused transformer layer calls no linear layer, so that hooks on these would not run.
     torch.backends.mha.set_fastpath_enabled(False)

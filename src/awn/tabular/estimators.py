@@ -24,8 +24,10 @@ from awn.errors import ArgumentError
 from awn.loss import likelihood
 from awn.smaller.truncate import compress
 from awn.tabular.calibration import ValidationErrors, fit_temperature, softmax
+from awn.tabular.criterion import Criterion
 from awn.tabular.held_outputs import HeldOutputs
-from awn.tabular.network import Array, Criterion, NetworkEstimator, TrainingRows
+from awn.tabular.network import NetworkEstimator
+from awn.tabular.training_rows import Array, TrainingRows
 from awn.training import Data
 from awn.training.evaluate import accuracy, all_outputs
 
@@ -69,7 +71,9 @@ class AdaptiveClassifier(ClassifierMixin, NetworkEstimator):  # type: ignore[mis
     - `lr`: the learning rate.
     - `width_lr`: the learning rate of the widths; None means five times `lr`.
     - `batch_size`: rows per batch; None means 1/32 of the training rows, between 16 and 128.
-    - `epochs`: the most passes over the training rows; None means about 4,000 steps, and 10 to 50 epochs.
+    - `epochs`: the most passes over the training rows. None means 10 of a classifier, within 400 to 1,000 steps and at
+      least 5 epochs, and 50 of a regressor, within 400 to 4,000 steps and at least 10 epochs. Classes with intricate
+      borders and little noise need more.
     - `patience`: epochs without a lower validation loss before training stops; None means never.
     - `schedule`: the learning rate over time, "constant", "cosine" or "plateau".
     - `clip`: the largest norm of the gradient; None means no clipping.

@@ -5,14 +5,12 @@ from __future__ import annotations
 import copy
 import dataclasses
 import math
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
 import torch
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
@@ -39,18 +37,19 @@ from awn.parallel.ddp import together
 from awn.smaller.finalize import finalize
 from awn.smaller.truncate import truncate
 from awn.tabular.calibration import ValidationErrors
+from awn.tabular.criterion import Criterion
 from awn.tabular.cross_fit import Part, choose_over_folds_, folds_of, other_parts
 from awn.tabular.encode.columns import warn_of_columns
 from awn.tabular.encode.preprocess import Preprocessor
 from awn.tabular.held_outputs import HeldOutputs
 from awn.tabular.members import Members, layer_widths, merge, networks_of, total_widths
 from awn.tabular.parameters import NetworkParameters
+from awn.tabular.training_rows import Array, TrainingRows
 from awn.training import Data, FitOptions, History, fit
-from awn.training.evaluate import Loss, Score, all_outputs
+from awn.training.evaluate import all_outputs
 from awn.training.options import WIDTH_RATE
 
 SelfT = TypeVar("SelfT", bound="NetworkEstimator")
-Array = NDArray[Any]
 
 # The loss on fewer validation rows is too noisy for early stopping.
 _FEWEST_VALIDATION_ROWS = 5
@@ -66,48 +65,6 @@ _BETAS = (0.9, 0.95)
 _MOST_ROWS_TO_AVERAGE = 100_000
 # Predictions are computed in double precision for this many rows at a time.
 _ROWS_AT_ONCE = 1 << 16
-
-
-@dataclass(frozen=True)
-class TrainingRows:
-    """Rows of a table, their targets as the loss takes them, and their sample weights, of mean 1."""
-
-    frame: pd.DataFrame
-    targets: Array
-    weights: Array | None
-
-    def __len__(self) -> int:
-        return len(self.frame)
-
-    def take(self, rows: Array) -> TrainingRows:
-        """The rows at these positions, or where this mask is true."""
-        weights = None if self.weights is None else self.weights[rows]
-        return TrainingRows(self.frame.iloc[rows], self.targets[rows], weights)
-
-    def of_positive_weight(self) -> TrainingRows:
-        """Without the rows of weight 0, so that they affect neither the scaling nor early stopping."""
-        if self.weights is None or (self.weights > 0).all():
-            return self
-        kept = self.take(self.weights > 0)
-        assert kept.weights is not None
-        return TrainingRows(kept.frame, kept.targets, kept.weights / kept.weights.mean())
-
-
-@dataclass(frozen=True)
-class Criterion:
-    """The loss to minimise, the score to report, how long, and whether the validation rows keep the class proportions.
-
-    Unless the user sets the number of epochs, there are `epochs`, and more or fewer where the `fewest_steps` or the
-    `most_steps` ask for it, but at least `fewest_epochs`.
-    """
-
-    loss: Loss
-    score: Score
-    stratify: bool
-    epochs: int
-    fewest_epochs: int
-    fewest_steps: int
-    most_steps: int
 
 
 class NetworkEstimator(NetworkParameters, BaseEstimator):  # type: ignore[misc]
@@ -413,9 +370,10 @@ class NetworkEstimator(NetworkParameters, BaseEstimator):  # type: ignore[misc]
         return None if self.max_params is None else Budget(max_params=self.max_params // members)
 
     def _options(self, seed: int, rows: int, criterion: Criterion) -> FitOptions:
+        batch = self._batch_size(rows)
         return FitOptions(
-            epochs=self._epochs(rows, criterion),
-            batch_size=self._batch_size(rows),
+            epochs=criterion.epochs_for(math.ceil(rows / batch)) if self.epochs is None else self.epochs,
+            batch_size=batch,
             lr=self.lr,
             width_lr=self.width_lr,
             schedule=self.schedule,
@@ -426,13 +384,6 @@ class NetworkEstimator(NetworkParameters, BaseEstimator):  # type: ignore[misc]
             choose=self.choose,
             seed=seed,
         )
-
-    def _epochs(self, rows: int, criterion: Criterion) -> int:
-        if self.epochs is not None:
-            return self.epochs
-        steps = math.ceil(rows / self._batch_size(rows))
-        wanted = min(max(criterion.epochs * steps, criterion.fewest_steps), criterion.most_steps)
-        return max(criterion.fewest_epochs, wanted // steps)
 
     def _batch_size(self, rows: int) -> int:
         """Smaller batches for smaller tables, so that an epoch has enough steps."""
