@@ -137,7 +137,7 @@ class CuttableNetwork:
         compute = layer.forward
         with torch.no_grad():
             results = {place: compute(x) for place, x in known.items()}
-        layer.forward = lambda x: results[id(x)] if id(x) in results else compute(x)  # type: ignore[method-assign]
+        layer.forward = lambda x: results[id(x)] if id(x) in results else compute(x)
         try:
             yield
         finally:

@@ -96,7 +96,8 @@ class NetworkEstimator(NetworkParameters, BaseEstimator):  # type: ignore[misc]
         warn_of_columns(self.preprocessor_.columns)
         part = Part(self._data(train), self._data(validation) if len(validation) else None)
         self.model_ = self._make_network(part.train.x.shape[1], outputs, seed)
-        options = self._options(seed, len(train), criterion)
+        usual = criterion.epochs_for(math.ceil(len(train) / self._batch_size(len(train))))
+        options = self._options(seed, len(train), usual)
         self.max_iter_ = options.epochs
         folds = 1
         if options.choose == "smallest" and len(rows) < _FEW_ROWS_TO_CHOOSE and self.fixed_widths is None:
@@ -369,11 +370,10 @@ class NetworkEstimator(NetworkParameters, BaseEstimator):  # type: ignore[misc]
     def _budget(self, members: int) -> Budget | None:
         return None if self.max_params is None else Budget(max_params=self.max_params // members)
 
-    def _options(self, seed: int, rows: int, criterion: Criterion) -> FitOptions:
-        batch = self._batch_size(rows)
+    def _options(self, seed: int, rows: int, usual_epochs: int) -> FitOptions:
         return FitOptions(
-            epochs=criterion.epochs_for(math.ceil(rows / batch)) if self.epochs is None else self.epochs,
-            batch_size=batch,
+            epochs=usual_epochs if self.epochs is None else self.epochs,
+            batch_size=self._batch_size(rows),
             lr=self.lr,
             width_lr=self.width_lr,
             schedule=self.schedule,
