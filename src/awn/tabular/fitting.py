@@ -28,7 +28,7 @@ from awn.tabular.estimators import AdaptiveClassifier, AdaptiveRegressor
 from awn.tabular.folder import Estimator, save_estimator
 from awn.tabular.leaks import find_leaks
 from awn.tabular.measures import measure_classes, measure_numbers
-from awn.tabular.members import networks_of
+from awn.tabular.members import describe_members, networks_of
 from awn.tabular.options import check_options
 from awn.tabular.outcome import SCORE_NAMES, SCORES, Start, TableFit, describe_imbalance, describe_rows, describe_target
 from awn.tabular.read.table import read_table
@@ -109,7 +109,8 @@ def _start(known: _Prepared, estimator: Estimator) -> Start:
         "inputs": len(estimator.preprocessor_.feature_names),
     }
     rows = {"train": len(known.parts.X), "test": len(known.parts.X_test)}
-    notes = [*known.notes, describe_rows(rows, counts), *estimator.preprocessor_.notes]
+    notes = [*known.notes, describe_rows(rows, counts), describe_members(estimator.members_)]
+    notes += estimator.preprocessor_.notes
     return Start(known.task, SCORE_NAMES[known.task], known.classes, rows, counts, notes)
 
 

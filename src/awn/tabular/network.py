@@ -103,7 +103,7 @@ class NetworkEstimator(NetworkParameters, BaseEstimator):  # type: ignore[misc]
         if options.choose == "smallest" and len(rows) < _FEW_ROWS_TO_CHOOSE and self.fixed_widths is None:
             folds = 1 if data_parallel else folds_of(part)
             options = dataclasses.replace(options, choose="epoch") if folds > 1 else options
-        members = self._number_of_members(part, data_parallel)
+        self.members_ = members = self._number_of_members(part, data_parallel)
         self._check_cap(members)
         prior = self._prior(len(train))
         self.history_ = fit(
@@ -157,7 +157,8 @@ class NetworkEstimator(NetworkParameters, BaseEstimator):  # type: ignore[misc]
 
     def _number_of_members(self, part: Part, data_parallel: bool) -> int:
         """The networks to average: one for each fold, unless the user sets their number."""
-        alone = data_parallel or self.fixed_widths is not None or len(part.train.y) > _MOST_ROWS_TO_AVERAGE
+        limited = self.fixed_widths is not None or self.max_params is not None
+        alone = data_parallel or limited or len(part.train.y) > _MOST_ROWS_TO_AVERAGE
         members = (1 if alone else folds_of(part)) if self.members is None else self.members
         check_units("members", members)
         if data_parallel and members > 1:
