@@ -44,9 +44,11 @@ def record(
     for name, benchmark in BENCHMARKS.items():
         if only and name not in only:
             continue
-        found[name] = benchmark.run(quick=quick)
         made = provenance(quick=quick, threads=getattr(benchmark, "THREADS", 1))
-        write_files({folder / f"{name}.json": json_file({"from": made, "rows": found[name]})})
+        found[name] = []
+        for row in benchmark.run(quick=quick):  # an interrupted benchmark leaves the rows that it has found
+            found[name].append(row)
+            write_files({folder / f"{name}.json": json_file({"from": made, "rows": found[name]})})
         if then is not None:
             then(name, found[name])
     return found

@@ -23,7 +23,8 @@ from awn.nn.fixed import fixed_mlp
 from awn.tabular.encode.preprocess import Preprocessor
 
 WIDTHS = (16, 32, 64, 128, 256)
-TRIALS = 10
+TRIALS = 8
+_MOST_EPOCHS = 60  # of scikit-learn, whose learning rate is lower
 _BINS, _RATE, _BETAS, _HELD_OUT = 24, 0.005, (0.9, 0.95), 0.2
 
 
@@ -149,7 +150,8 @@ def sklearn_search(task: Task, seed: int) -> Answer:
 
     def fit(width: int) -> Any:
         kind = MLPClassifier if task.classifies else MLPRegressor
-        network: Any = kind(hidden_layer_sizes=(width,) * task.layers, early_stopping=True, random_state=seed)
+        sizes = (width,) * task.layers
+        network: Any = kind(hidden_layer_sizes=sizes, max_iter=_MOST_EPOCHS, early_stopping=True, random_state=seed)
         if not task.classifies:
             network = TransformedTargetRegressor(network, transformer=StandardScaler())
         return make_pipeline(StandardScaler(), network).fit(*task.train)
