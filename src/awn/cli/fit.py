@@ -39,7 +39,7 @@ def fit(
         str | None, typer.Option(help="Address of a Ray cluster to run on, or `local` to start one.")
     ] = None,
     epochs: Annotated[
-        int | None, typer.Option(help="Maximum number of epochs. Default: about 10, or 50 for a regression.")
+        int | None, typer.Option(help="Maximum number of epochs. Default: about 25, or 50 for a regression.")
     ] = None,
     max_units: Annotated[int | None, typer.Option(help="Maximum number of units per layer. Default: 256.")] = None,
     max_params: Annotated[int | None, typer.Option(help="Maximum number of parameters. Default: no limit.")] = None,

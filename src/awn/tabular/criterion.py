@@ -28,9 +28,9 @@ class Criterion:
 
         >>> from awn.loss.likelihood import categorical
         >>> from awn.training.evaluate import accuracy
-        >>> of_classes = Criterion(categorical, accuracy, True, 10, fewest_epochs=5, fewest_steps=400, most_steps=1000)
+        >>> of_classes = Criterion(categorical, accuracy, True, 25, fewest_epochs=8, fewest_steps=400, most_steps=2000)
         >>> [of_classes.epochs_for(steps) for steps in (8, 50, 150, 1000)]
-        [50, 10, 6, 5]
+        [50, 25, 13, 8]
         """
         wanted = min(max(self.epochs * steps, self.fewest_steps), self.most_steps)
         return max(self.fewest_epochs, wanted // steps)

@@ -72,8 +72,8 @@ class AdaptiveClassifier(ClassifierMixin, NetworkEstimator):  # type: ignore[mis
     - `lr`: the learning rate.
     - `width_lr`: the learning rate of the widths; None means five times `lr`.
     - `batch_size`: rows per batch; None means 1/32 of the training rows, between 16 and 128.
-    - `epochs`: the most passes over the training rows. None means 10 of a classifier, within 400 to 1,000 steps and at
-      least 5 epochs, and 50 of a regressor, within 400 to 4,000 steps and at least 10 epochs. Classes with intricate
+    - `epochs`: the most passes over the training rows. None means 25 of a classifier, within 400 to 2,000 steps and at
+      least 8 epochs, and 50 of a regressor, within 400 to 4,000 steps and at least 10 epochs. Classes with intricate
       borders and little noise need more.
     - `patience`: epochs without a lower validation loss before training stops; None means never.
     - `schedule`: the learning rate over time, "constant", "cosine" or "plateau".
@@ -362,7 +362,7 @@ def predict_rows(model: nn.Module, rows: Tensor) -> Array:
 
 # The cross-entropy on validation rows rises again long before the squared error does.
 _CLASSIFICATION = Criterion(
-    likelihood.categorical, accuracy, stratify=True, epochs=10, fewest_epochs=5, fewest_steps=400, most_steps=1000
+    likelihood.categorical, accuracy, stratify=True, epochs=25, fewest_epochs=8, fewest_steps=400, most_steps=2000
 )
 _REGRESSION = Criterion(
     likelihood.gaussian, _r2, stratify=False, epochs=50, fewest_epochs=10, fewest_steps=400, most_steps=4000

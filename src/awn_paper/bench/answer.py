@@ -25,7 +25,7 @@ from awn_paper.bench.searches import Answer, Task, five_widths, optuna_search, s
 from awn_paper.bench.table_data import TABLES, Table
 
 TITLE = "To the answer"
-#: The data, with the number of hidden layers and of epochs. On tables, these are what the estimators do by themselves.
+#: The data, with the number of hidden layers and of epochs.
 DATA = {
     "concrete": (2, 50),
     "satellite": (2, 12),
