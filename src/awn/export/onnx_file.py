@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from awn.errors import MissingExtraError
+from awn.basics.extra import needs_extra
 from awn.export.call import Call, plain_copy
 from awn.export.check import ExportError, check_same, for_rows, reason
 from awn.files.write import write_files
@@ -49,11 +49,10 @@ def onnx_bytes(module: nn.Module, example_input: Any, *, any_rows: bool = True, 
     >>> session.run(None, {"input": torch.zeros(7, 2).numpy()})[0].shape
     (7, 3)
     """
-    try:
+    packages = ("onnx", "onnxruntime", "onnxscript")
+    with needs_extra("exporting to ONNX needs onnxruntime and onnxscript", "onnx", *packages):
         import onnxruntime
         import onnxscript  # noqa: F401  what torch's exporter needs
-    except ImportError:
-        raise MissingExtraError('exporting to ONNX needs onnxruntime and onnxscript: pip install "awn[onnx]"') from None
     call = Call.of(example_input)
     content = _export(module, call, any_rows)
     for one in [call, *(call.other_rows() if any_rows else [])]:

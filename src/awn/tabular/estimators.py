@@ -345,7 +345,7 @@ class AdaptiveRegressor(RegressorMixin, NetworkEstimator):  # type: ignore[misc]
         return tags
 
 
-def _r2(model: nn.Module, data: Data) -> float:
+def r_squared(model: nn.Module, data: Data) -> float:
     """R² on these rows, the mean over the targets; 0 where a target is the same in all of them."""
     weight = torch.ones_like(data.y[:, :1]) if data.weight is None else data.weight[:, None]
     mean = (weight * data.y).sum(0) / weight.sum()
@@ -365,5 +365,5 @@ _CLASSIFICATION = Criterion(
     likelihood.categorical, accuracy, stratify=True, epochs=25, fewest_epochs=8, fewest_steps=400, most_steps=2000
 )
 _REGRESSION = Criterion(
-    likelihood.gaussian, _r2, stratify=False, epochs=50, fewest_epochs=10, fewest_steps=400, most_steps=4000
+    likelihood.gaussian, r_squared, stratify=False, epochs=50, fewest_epochs=10, fewest_steps=400, most_steps=4000
 )

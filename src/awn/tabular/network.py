@@ -12,7 +12,6 @@ import numpy as np
 import pandas as pd
 import torch
 from sklearn.base import BaseEstimator
-from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import (
     _check_feature_names,
@@ -44,6 +43,7 @@ from awn.tabular.encode.preprocess import Preprocessor
 from awn.tabular.held_outputs import HeldOutputs
 from awn.tabular.members import Members, layer_widths, merge, networks_of, total_widths
 from awn.tabular.parameters import NetworkParameters
+from awn.tabular.read.frames import as_frame
 from awn.tabular.training_rows import Array, TrainingRows
 from awn.training import Data, FitOptions, History, fit
 from awn.training.evaluate import all_outputs
@@ -51,8 +51,6 @@ from awn.training.options import WIDTH_RATE
 
 SelfT = TypeVar("SelfT", bound="NetworkEstimator")
 
-# The loss on fewer validation rows is too noisy for early stopping.
-_FEWEST_VALIDATION_ROWS = 5
 # For fewer rows, the prior on the weights is widened so that it does not outweigh the data.
 _FEW_ROWS = 500
 # With fewer rows, one validation part does not tell 20 units from 200, so several folds choose the width.
@@ -70,6 +68,8 @@ _ROWS_AT_ONCE = 1 << 16
 class NetworkEstimator(NetworkParameters, BaseEstimator):  # type: ignore[misc]
     """A network over the encoded rows of a table; the subclasses define what it predicts."""
 
+    # The labels of the rows that the training held out to keep an epoch and to choose the width.
+    validation_index_: pd.Index
     # Kept from one call of partial_fit to the next.
     _optimizer: torch.optim.Optimizer | None
     # Of a regressor, for prediction intervals; None if there were no validation rows, or the network was cut.
@@ -90,8 +90,9 @@ class NetworkEstimator(NetworkParameters, BaseEstimator):  # type: ignore[misc]
         Returns the outputs for rows that were held out.
         """
         seed = self._seed()
-        train, validation = self._split(rows, criterion, seed)
+        train, validation = rows.split(self.validation_fraction, stratify=criterion.stratify, seed=seed)
         self._optimizer = None  # one from an earlier partial_fit belongs to another network
+        self.validation_index_ = validation.frame.index
         self.preprocessor_ = Preprocessor(kinds=self.kinds, bins=self.bins).fit(train.frame)
         warn_of_columns(self.preprocessor_.columns)
         part = Part(self._data(train), self._data(validation) if len(validation) else None)
@@ -218,6 +219,7 @@ class NetworkEstimator(NetworkParameters, BaseEstimator):  # type: ignore[misc]
     def _frame(self, X: Any, *, reset: bool) -> pd.DataFrame:
         """The rows as a DataFrame, checked as scikit-learn does; the columns of an array become x0, x1 and so on."""
         names = None if reset else [column.name for column in self.preprocessor_.columns]
+        X = as_frame(X)
         if isinstance(X, pd.DataFrame):
             _check_feature_names(self, X, reset=reset)
             _check_n_features(self, X, reset=reset)
@@ -283,22 +285,6 @@ class NetworkEstimator(NetworkParameters, BaseEstimator):  # type: ignore[misc]
 
     def _is_new(self) -> bool:
         return getattr(self, "model_", None) is None
-
-    def _split(self, rows: TrainingRows, criterion: Criterion, seed: int) -> tuple[TrainingRows, TrainingRows]:
-        """The rows to train on, and those to stop early by."""
-        if not 0 <= self.validation_fraction < 1:
-            raise ArgumentError(f"validation_fraction must be at least 0 and below 1, got {self.validation_fraction}.")
-        held_back = int(len(rows) * self.validation_fraction)
-        everything = np.arange(len(rows))
-        if held_back < _FEWEST_VALIDATION_ROWS:
-            return rows, rows.take(everything[:0])
-        stratify = rows.targets if criterion.stratify else None
-        if stratify is not None:
-            counts = np.unique(stratify, return_counts=True)[1]
-            if counts.min() < 2 or len(counts) > min(held_back, len(rows) - held_back):
-                stratify = None
-        train, validation = train_test_split(everything, test_size=held_back, stratify=stratify, random_state=seed)
-        return rows.take(train), rows.take(validation)
 
     def _data(self, rows: TrainingRows) -> Data:
         device = self._device()

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from awn.errors import DataError, MissingExtraError
+from awn.basics.extra import needs_extra
+from awn.errors import DataError
 from awn.training.data import Data
 from awn_paper.data.dataset import Dataset
 from awn_paper.data.source import Source
@@ -87,10 +88,8 @@ def _tokens(part: str) -> Pairs:
 
 def encode(lines: list[str]) -> list[list[int]]:
     """Sentences as GPT-2's tokens."""
-    try:
+    with needs_extra("reading text needs tokenizers", "paper", "tokenizers"):
         from tokenizers import ByteLevelBPETokenizer
-    except ModuleNotFoundError:
-        raise MissingExtraError('reading text needs tokenizers: pip install "awn[paper]"') from None
     sources = [
         Source(f"gpt2-bpe/{name}", _GPT2_HOME, SHA256[name], f"{_GPT2_HOME}/resolve/main/{name}")
         for name in ("vocab.json", "merges.txt")
