@@ -147,11 +147,12 @@ def _measures(field: str) -> Callable[[Rows], str]:
         return "–" if found is None else _digits(found) + (" †" if fewer else "")
 
     def table(rows: Rows) -> str:
+        methods = [method for method in METHODS if any(mean(each, method, field) is not None for each in rows.values())]
         lines = [
-            [name + ("" if name in TUNED_ON else " *"), *(cell(each, method) for method in METHODS)]
+            [name + ("" if name in TUNED_ON else " *"), *(cell(each, method) for method in methods)]
             for name, each in rows.items()
         ]
-        return markdown_table(["table", *METHODS], lines)
+        return markdown_table(["table", *methods], lines)
 
     return table
 
