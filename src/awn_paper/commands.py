@@ -123,6 +123,7 @@ def bench(
         typer.Argument(help="Benchmarks: step, resize, answer, after, memory, tables. Default: all but tables."),
     ] = None,
     method: Annotated[list[str] | None, typer.Option(help="Method of `tables` to run. May be repeated.")] = None,
+    splits: Annotated[int, typer.Option(min=1, max=3, help="Number of splits of `tables` to run.")] = 3,
     given: Annotated[Path | None, typer.Option("--out", help="Output folder. Default: results/bench.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Use tiny sizes, whose times mean nothing.")] = False,
     show: Annotated[bool, typer.Option("--show", help="Print finished results as Markdown and run nothing.")] = False,
@@ -140,7 +141,7 @@ def bench(
 
     only = list(names or ())
     if "tables" in only:
-        _bench_tables(only, given or _TABLES, method or (), quick=quick, show=show, quiet=quiet)
+        _bench_tables(only, given or _TABLES, method or (), splits, quick=quick, show=show, quiet=quiet)
         return
     folder = given or _MEASURED
     if show:
@@ -162,7 +163,7 @@ def bench(
 
 
 def _bench_tables(
-    names: list[str], folder: Path, methods: Sequence[str], *, quick: bool, show: bool, quiet: bool
+    names: list[str], folder: Path, methods: Sequence[str], splits: int, *, quick: bool, show: bool, quiet: bool
 ) -> None:
     from awn.files.write import write_files
     from awn_paper.bench.tables import measure, read, with_results
@@ -174,5 +175,5 @@ def _bench_tables(
         write_files({_TABLES_PAGE: page.encode()})
         say(f"Wrote the results to {_TABLES_PAGE}", quiet=quiet)
         return
-    measure(folder, methods=methods, tell=lambda sentence: say(sentence, quiet=quiet))
+    measure(folder, methods=methods, splits=range(splits), tell=lambda sentence: say(sentence, quiet=quiet))
     say(f"Wrote the results to {folder}", quiet=quiet)

@@ -198,7 +198,10 @@ def test_fit_says_its_result_and_writes_a_model_and_a_report(run: Run) -> None:
         "classification of 'target' into '0', '1', '2' ('target' has 3 distinct integers from 0 to 2)",
         "120 training rows, 24 of them for validation, 30 test rows; 4 of 4 columns used, encoded as 93 inputs",
     ], "before anything is trained"
-    assert re.fullmatch(r"epoch 1  loss \d+\.\d+  validation accuracy \d\.\d+  widths \d+ \d+", lines[2]), "no terminal"
+    assert (
+        lines[2] == "the mean of 5 networks, each with other rows held out; numbers of units are those of all networks"
+    )
+    assert re.fullmatch(r"epoch 1  loss \d+\.\d+  validation accuracy \d\.\d+  widths \d+ \d+", lines[3]), "no terminal"
     assert "\x1b" not in said.err + said.out
     found = sorted(str(path.relative_to("runs/iris")) for path in Path("runs/iris").rglob("*") if path.is_file())
     assert found == [

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import pytest
 import torch
 from torch.distributions import Bernoulli, Categorical, Normal
+from torch.nn import functional as F
 
 from awn import AwnError
-from awn.loss.likelihood import bernoulli, categorical, gaussian
+from awn.loss.likelihood import bernoulli, categorical, gaussian, of_samples
 
 
 @pytest.fixture
@@ -96,3 +98,25 @@ def test_weights_of_another_shape_are_refused():
 def test_a_deviation_is_a_finite_number_above_zero(deviation):
     with pytest.raises(AwnError, match=rf"deviation must be a finite number above 0, got {deviation}"):
         gaussian(torch.zeros(2, 1), torch.zeros(2, 1), deviation=deviation)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("loss", [categorical, bernoulli, gaussian, partial(gaussian, deviation=0.3)])
+def test_the_mean_of_the_samples_losses_is_the_loss(loss, weighted, logits, numbers):
+    target = numbers.argmax(1) if loss is categorical else numbers.sigmoid()
+    weight = torch.arange(7.0, dtype=torch.float64) if weighted else None
+    each = of_samples(loss, logits, target, weight)
+    assert each.shape == (7,)
+    torch.testing.assert_close(each.mean(), loss(logits, target, weight))
+
+
+@pytest.mark.parametrize(
+    ("loss", "target"),
+    [
+        (categorical, torch.tensor([0, 1, -100, 2, 1, 0, 1])),  # a target to leave out
+        (lambda *given: gaussian(*given), torch.zeros(7, 3)),
+        (F.mse_loss, torch.zeros(7, 3)),
+    ],
+)
+def test_losses_whose_mean_may_be_another_have_no_samples_losses(loss, target, logits):
+    assert of_samples(loss, logits, target, None) is None

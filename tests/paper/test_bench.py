@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 import torch
 from typer.testing import CliRunner
@@ -17,6 +19,7 @@ from awn.errors import ArgumentError
 from awn_paper.bench import answer, memory, resize
 from awn_paper.bench.pairs import PAIRS, QUICK_PAIRS, NetworkPair, adam, adaptive_step, fixed_step
 from awn_paper.bench.record import BENCHMARKS, markdown, record
+from awn_paper.bench.searches import Task, five_widths, optuna_search, sklearn_search
 from cli_cases import Run, one_sentence
 
 every_pair = pytest.mark.parametrize("pair", [*PAIRS, *QUICK_PAIRS], ids=lambda pair: pair.name)
@@ -87,12 +90,17 @@ def test_a_quick_benchmark_writes_its_rows_and_where_they_come_from(name: str, t
 
 def test_the_benchmarks_after_training_and_to_the_answer_run(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.delenv("AWN_DATA", raising=False)
-    monkeypatch.setattr("awn_paper.bench.answer.WIDTHS", (2, 3))
+    monkeypatch.setattr("awn_paper.bench.searches.WIDTHS", (2, 3))
+    monkeypatch.setattr("awn_paper.bench.searches.TRIALS", 2)
     found = record(tmp_path, ["answer", "after"], quick=True)
     assert {row["runtime"] for row in found["after"]} == {"torch", "onnxruntime"}
-    methods = [row["method"] for row in found["answer"]]
-    assert methods == ["adaptive", "fixed", "adaptive", "five widths, PyTorch", "five widths, scikit-learn"]
-    assert all(0 <= row["score"] <= 1 for row in found["answer"])
+    measured = [row for row in found["answer"] if "score" in row]
+    assert [row["method"] for row in measured] == list(answer.METHODS)
+    assert all(0 <= row["score"] <= 1 for row in measured)
+    own, *searches = measured
+    assert own["adaptive / this"] == 1
+    medians = {row["method"]: row["adaptive / this"] for row in found["answer"] if row["data"] == "median"}
+    assert medians == {row["method"]: row["adaptive / this"] for row in searches}, "there is one data set"
     shown = markdown(tmp_path)
     assert shown.index("To the answer") < shown.index("Latency after training")
 
@@ -100,10 +108,22 @@ def test_the_benchmarks_after_training_and_to_the_answer_run(tmp_path: Path, mon
 def test_tables_that_are_not_at_hand_are_said_to_be_left_out(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setenv("AWN_DATA", str(tmp_path))
     monkeypatch.setattr("awn_paper.bench.answer.METHODS", {})
-    monkeypatch.setattr("awn_paper.bench.answer._to_accuracy", lambda *_: {"score": 1.0, "seconds": 1.0, "epochs": 1})
-    rows = answer.run()
-    left_out = {row["data"] for row in rows if row["method"].startswith("not measured: AWN_DATA")}
-    assert left_out == {"pol", "credit"}
+    left_out = {row["data"] for row in answer.run() if row["method"].startswith("not measured: AWN_DATA")}
+    assert left_out == answer.DATA.keys() - {"SpiralHard"}
+
+
+@pytest.mark.parametrize("classifies", [True, False])
+@pytest.mark.parametrize("search", [five_widths, optuna_search, sklearn_search])
+def test_a_search_finds_a_network_by_the_training_rows(search: Any, classifies: bool, monkeypatch: Any) -> None:
+    monkeypatch.setattr("awn_paper.bench.searches.WIDTHS", (8, 16))
+    monkeypatch.setattr("awn_paper.bench.searches.TRIALS", 4)
+    x = np.random.default_rng(0).normal(size=(3000, 2))
+    frame, target = pd.DataFrame(x, columns=["a", "b"]), pd.Series(x[:, 0] + x[:, 1])
+    rows = (frame, target > 0 if classifies else target)
+    parts = [tuple(part[place] for part in rows) for place in (slice(2400), slice(2400, None))]
+    found = search(Task(*parts, classifies, layers=1, epochs=5), seed=0)
+    assert found.score > 0.9
+    assert 8 <= found.units <= 16
 
 
 def test_quick_results_do_not_replace_measured_ones(run: Run) -> None:

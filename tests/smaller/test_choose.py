@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from contextlib import nullcontext
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from torch import nn
 import awn
 from awn.basics.random_states import random_states
 from awn.smaller.held_out import HeldOut, Losses
+from awn.smaller.ladder import CuttableNetwork
 
 LOSS = awn.likelihood.gaussian
 
@@ -203,3 +205,22 @@ def test_bad_input_is_refused(data, options, message):
 def test_a_loss_that_is_not_finite_is_refused():
     with pytest.raises(awn.AwnError, match="held-out loss is nan"):
         awn.choose(network(), (torch.zeros(5, 3), torch.full((5, 2), math.nan)), LOSS)
+
+
+@pytest.mark.parametrize("number", [7, 50, 333, 5000])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_rows_are_judged_alike_at_once_and_chunk_by_chunk(number, weighted):
+    model = network()
+    data = rows(network(30), number)
+    given = (*data, torch.rand(number, generator=torch.Generator().manual_seed(2))) if weighted else data
+    at_once, by_chunk = (HeldOut.of(given, loss).judge(model) for loss in (LOSS, lambda *each: LOSS(*each)))
+    torch.testing.assert_close(at_once.means, by_chunk.means, rtol=1e-5, atol=1e-6)
+    assert torch.equal(at_once.rows, by_chunk.rows)
+
+
+def test_the_first_layer_is_computed_once_and_the_curve_is_the_same(monkeypatch):
+    model, data = network(), rows(network(30), noise=0.1)
+    known = awn.choose(model, data, LOSS)
+    assert "forward" not in vars(known.model(3).hidden[0])
+    monkeypatch.setattr(CuttableNetwork, "first_layer_known", lambda *_: nullcontext())
+    assert awn.choose(model, data, LOSS).curve == known.curve

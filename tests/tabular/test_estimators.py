@@ -29,6 +29,7 @@ from awn.tabular import estimators
 from awn.tabular.encode.columns import ColumnKind
 from awn.tabular.estimators import AdaptiveClassifier, AdaptiveRegressor
 from awn.tabular.folder import load_estimator, save_estimator
+from awn.tabular.members import layer_widths
 from awn.training import Callback, Data, Progress
 
 # Enough to learn what the checks and the tests ask for, at small cost.
@@ -118,7 +119,7 @@ def test_widths_are_looked_at_every_n_steps(monkeypatch: pytest.MonkeyPatch) -> 
         looked.clear()
         # With batch norm it is trained through autograd, where every look at the widths is a call of resize_.
         options = {"epochs": 2, "batch_size": 27, "validation_fraction": 0.1, "batch_norm": True, "choose": None}
-        AdaptiveClassifier(**options, resize_every=every).fit(*iris())
+        AdaptiveClassifier(**options, members=1, resize_every=every).fit(*iris())
         assert len(looked) == 10 // every, "two epochs of five steps"
 
 
@@ -156,7 +157,8 @@ def test_what_a_fitted_estimator_knows() -> None:
     assert estimator.feature_names_in_.tolist() == list(X.columns)
     assert estimator.classes_.tolist() == [0, 1, 2]
     assert estimator.n_iter_ == len(estimator.history_) == 3
-    assert estimator.widths_ == awn.widths(estimator.model_)
+    assert estimator.members_ == 5
+    assert estimator.widths_ == layer_widths(estimator.model_)
 
 
 def test_callbacks_are_called() -> None:
@@ -453,7 +455,7 @@ def test_caps_are_kept() -> None:
     free = AdaptiveClassifier(**FEW, choose=None).fit(X, y)
     assert count(free) > 400
     assert count(AdaptiveClassifier(**FEW, bins=0, max_params=300).fit(X, y)) <= 300
-    narrow = AdaptiveClassifier(**{**FEW, "units": 10}, max_units=10, width_lr=0.5).fit(X, y)
+    narrow = AdaptiveClassifier(**{**FEW, "units": 10}, members=1, max_units=10, width_lr=0.5).fit(X, y)
     assert max(narrow.widths_.values()) <= 10
     part = AdaptiveClassifier(**FEW, bins=0, max_params=300)
     for _ in range(2):
@@ -505,11 +507,11 @@ def test_few_rows_are_all_trained_on() -> None:
 
 def test_an_ordered_estimator_builds_and_trains_an_ordered_network() -> None:
     X, y = iris()
-    classifier = AdaptiveClassifier(**FEW, ordered=0.5).fit(X, y)
+    classifier = AdaptiveClassifier(**FEW, members=1, ordered=0.5).fit(X, y)
     widths = [group.width for group in awn.advanced.find_groups(classifier.model_)]
     assert [width.ordered for width in widths] == [0.5, 0.5]
     assert widths[0].draw == widths[1].draw > 0
-    plain = AdaptiveClassifier(**FEW).fit(X, y)
+    plain = AdaptiveClassifier(**FEW, members=1).fit(X, y)
     assert not np.allclose(plain.predict_proba(X), classifier.predict_proba(X))
 
 

@@ -169,16 +169,19 @@ def evaluating(*models: nn.Module) -> Iterator[None]:
     (True, True)
     """
     modes = [(module, module.training) for model in models for module in model.modules()]
+    # To set the mode of many modules takes longer than the forward pass of a small model.
+    trained = any(training for _, training in modes)
     states, fast = random_states(), torch.backends.mha.get_fastpath_enabled()
     # torch's fused transformer layer calls no linear layer, so that hooks on these would not run.
     torch.backends.mha.set_fastpath_enabled(False)
     try:
         with torch.no_grad():
-            for model in models:
+            for model in models if trained else ():
                 model.eval()
             yield
     finally:
         torch.backends.mha.set_fastpath_enabled(fast)
         set_random_states(states)
         for module, training in modes:
-            module.training = training
+            if module.training != training:
+                module.training = training

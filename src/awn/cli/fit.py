@@ -34,7 +34,9 @@ def fit(
     seeds: Annotated[int, typer.Option(help="Number of runs per table, with consecutive seeds.", min=1)] = 1,
     workers: Annotated[int | None, typer.Option(help="Number of runs at a time. Default: 1.", min=1)] = None,
     ray: Annotated[str | None, typer.Option(help="Address of a Ray cluster, or `local` to start one.")] = None,
-    epochs: Annotated[int | None, typer.Option(help="Maximum number of epochs. Default: about 8,000 steps.")] = None,
+    epochs: Annotated[
+        int | None, typer.Option(help="Maximum number of epochs. Default: about 25, or 50 for a regression.")
+    ] = None,
     max_units: Annotated[int | None, typer.Option(help="Maximum number of units per layer. Default: 256.")] = None,
     max_params: Annotated[int | None, typer.Option(help="Maximum number of parameters. Default: no limit.")] = None,
     config: Annotated[Path | None, typer.Option(help="JSON or TOML file of estimator parameters.")] = None,

@@ -236,9 +236,10 @@ def _limits(**limits: float | None) -> list[Callable[[CurvePoint], bool]]:
 def _rebuilt(model: ModelT, reference: Reference | None, rungs: Sequence[Rung], place: int) -> ModelT:
     """The network at a place of the ladder, by making its cuts again."""
     network = CuttableNetwork(model, reference)
-    for rung in rungs[1 : place + 1]:
-        assert rung.cut is not None
-        network.cut_(rung.cut)
+    with network.first_layer_known():
+        for rung in rungs[1 : place + 1]:
+            assert rung.cut is not None
+            network.cut_(rung.cut)
     units = network.units
     for group, original in zip(network.groups, require_groups(model), strict=True):
         group.width.set_units(original.width.units, group.width.capacity)

@@ -9,9 +9,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from awn.basics.batches import Batch, evaluating
 from awn.errors import ArgumentError, NonFiniteError
+from awn.loss.likelihood import of_samples
 
 #: The mean negative log-likelihood of targets, given outputs and, optionally, sample weights.
 Loss = Callable[[Any, Any, Any], Tensor]
@@ -91,21 +93,30 @@ class HeldOut:
 
     def judge(self, model: nn.Module) -> Losses:
         """The losses of a network, in evaluation mode."""
-        means, rows = [], []
         size = max(1, self.rows // _CHUNKS)
         with evaluating(model):
-            for part in self.parts:
-                outputs, count = part.batch.run(model), part.batch.rows
-                # The outputs of some models, such as those for packed sequences, have no row per input.
-                by_row = all(isinstance(each, Tensor) and len(each) == count for each in (outputs, part.target))
-                for begin in range(0, count, size if by_row else count):
-                    chunk = slice(begin, min(begin + size, count)) if by_row else slice(count)
-                    means.append(self.loss(*(_rows(each, chunk) for each in (outputs, part.target, part.weight))))
-                    rows.append(chunk.stop - (chunk.start or 0))
-        found = Losses(torch.stack([mean.detach().double().cpu() for mean in means]), torch.tensor(rows).double())
+            parts = [self._chunks(part, part.batch.run(model), size) for part in self.parts]
+        means, rows = (torch.cat(each) for each in zip(*parts, strict=True))
+        found = Losses(means, rows)
         if not math.isfinite(found.mean):
             raise NonFiniteError(f"the held-out loss is {found.mean}: check the data and the loss.")
         return found
+
+    def _chunks(self, part: _Part, outputs: Any, size: int) -> tuple[Tensor, Tensor]:
+        """The mean losses of the chunks of a part, and the rows of each."""
+        count = part.batch.rows
+        # The outputs of some models, such as those for packed sequences, have no row per input.
+        by_row = all(isinstance(each, Tensor) and len(each) == count for each in (outputs, part.target))
+        rows = torch.tensor([min(size, count - begin) for begin in range(0, count, size)] if by_row else [count])
+        each = of_samples(self.loss, outputs, part.target, part.weight) if by_row else None
+        if each is not None:
+            padded = F.pad(each.detach().double(), (0, len(rows) * size - count))
+            return (padded.view(-1, size).sum(1) / rows.to(each.device)).cpu(), rows.double()
+        means = []
+        for end, length in zip(rows.cumsum(0).tolist(), rows.tolist(), strict=True):
+            chunk = slice(end - length, end)
+            means.append(self.loss(*(_rows(value, chunk) for value in (outputs, part.target, part.weight))))
+        return torch.stack([mean.detach().double().cpu() for mean in means]), rows.double()
 
 
 def _read(batch: Any) -> _Part:

@@ -16,9 +16,10 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from awn.basics.batches import evaluating
+from awn.basics.batches import Batch, evaluating
 from awn.core.count import count_parameters
 from awn.core.groups import WidthGroup, find_groups
+from awn.nn.mlp import AdaptiveMLP
 from awn.parallel.unwrap import unwrapped
 from awn.smaller.held_out import HeldOut, Losses
 from awn.smaller.least_squares import Moments
@@ -58,17 +59,18 @@ def climb_down(
 ) -> Iterator[Rung]:
     """The rungs from the whole network down to one unit per layer; each cut removes the fraction `step` of a layer."""
     network = CuttableNetwork(model, reference)
-    whole = held_out.judge(network.model)
-    rung = Rung(None, network.units, network.parameters, whole, whole)
-    while True:
-        yield rung if score is None else replace(rung, score=network.score(score))
-        cuttable = [group for group in network.groups if group.width.units > 1]
-        if not cuttable:
-            return
-        present = rung
-        rung = min((_try(network, group, held_out, step) for group in cuttable), key=partial(_price, present))
-        assert rung.cut is not None
-        network.cut_(rung.cut)
+    with network.first_layer_known(part.batch for part in held_out.parts):
+        whole = held_out.judge(network.model)
+        rung = Rung(None, network.units, network.parameters, whole, whole)
+        while True:
+            yield rung if score is None else replace(rung, score=network.score(score))
+            cuttable = [group for group in network.groups if group.width.units > 1]
+            if not cuttable:
+                return
+            present = rung
+            rung = min((_try(network, group, held_out, step) for group in cuttable), key=partial(_price, present))
+            assert rung.cut is not None
+            network.cut_(rung.cut)
 
 
 def _price(before: Rung, after: Rung) -> float:
@@ -118,6 +120,28 @@ class CuttableNetwork:
         """The score of the network as it is now."""
         with evaluating(self.model):
             return float(score(self.model))
+
+    @contextmanager
+    def first_layer_known(self, batches: Iterable[Batch] = ()) -> Iterator[None]:
+        """Inside the block, the first layer of an `AdaptiveMLP` computes nothing for these batches and the reference's.
+
+        Cuts mask its units and change the weights that read them, but its own weights stay. On a table of many inputs,
+        they are most of the network.
+        """
+        observed = self.reference.fitted if self.reference else ()
+        known = {id(x): x for batch in (*batches, *(one.batch for one in observed)) for x in batch.args}
+        if not isinstance(self.model, AdaptiveMLP):
+            yield
+            return
+        layer = self.model.hidden[0]
+        compute = layer.forward
+        with torch.no_grad():
+            results = {place: compute(x) for place, x in known.items()}
+        layer.forward = lambda x: results[id(x)] if id(x) in results else compute(x)
+        try:
+            yield
+        finally:
+            del layer.forward
 
     def cut_(self, cut: Cut) -> None:
         """Cut a layer for good."""

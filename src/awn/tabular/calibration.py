@@ -31,18 +31,24 @@ def softmax(logits: Array, temperature: float = 1.0) -> Array:
 def fit_temperature(logits: Array, actual: Array, weights: Array | None = None) -> float:
     """The temperature at which the probabilities of the actual classes have the lowest log-loss.
 
-    >>> logits = np.array([[0.0, 10.0]] * 4)  # sure of the second class, and wrong in one of four rows
-    >>> round(fit_temperature(logits, np.array([1, 1, 1, 0])), 3) == round(10 / math.log(3), 3)
+    As in Platt's scaling, the classes are not taken for certain, but as if one row more, and one less, had been of
+    another class. Where all of a few rows are predicted correctly, the temperature would otherwise be 0.
+
+    >>> logits = np.array([[0.0, 10.0]] * 400)  # sure of the second class, and wrong in one of four rows
+    >>> round(fit_temperature(logits, np.arange(400) % 4 > 0), 1) == round(10 / math.log(3), 1)
+    True
+    >>> 2.0 < fit_temperature(logits[:4], np.ones(4, dtype=int)) < 6.0
     True
     """
     if not len(actual):
         return 1.0
     rows = np.arange(len(actual))
+    doubt = 1 / (2 + (len(actual) if weights is None else float(weights.sum())))
+    expected = (1 - doubt) * logits[rows, np.asarray(actual, dtype=int)] + doubt * logits.mean(1)
 
     def slope(temperature: float) -> float:
         """The derivative of the log-loss, which is convex, with respect to 1/temperature."""
-        excess = (softmax(logits, temperature) * logits).sum(1) - logits[rows, actual]
-        return float(np.average(excess, weights=weights))
+        return float(np.average((softmax(logits, temperature) * logits).sum(1) - expected, weights=weights))
 
     low, high = math.log(_COLDEST), math.log(_HOTTEST)
     for _ in range(_STEPS):

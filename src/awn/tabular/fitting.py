@@ -24,7 +24,7 @@ from awn.tabular.analysis import TableRows, analyse
 from awn.tabular.contest import Contestant, Scored, leaderboard, score_outputs, size_curve
 from awn.tabular.estimators import AdaptiveClassifier, r_squared
 from awn.tabular.folder import Estimator, save_estimator
-from awn.tabular.members import networks_of
+from awn.tabular.members import describe_members, networks_of
 from awn.tabular.outcome import SCORE_NAMES, Start, TableFit, describe_rows
 from awn.tabular.preparing import ESTIMATORS, Prepared, prepare_table
 from awn.tabular.rivals import fit_rivals, why_no_rivals
@@ -105,7 +105,8 @@ def _start(known: Prepared, estimator: Estimator, settings: TableSettings) -> St
     }
     validation = len(estimator.validation_index_)
     rows = {"train": len(known.X), "validation": validation, "test": len(known.X_test)}
-    notes = [*known.notes, describe_rows(rows, counts), *estimator.preprocessor_.notes]
+    notes = [*known.notes, describe_rows(rows, counts), describe_members(estimator.members_)]
+    notes += estimator.preprocessor_.notes
     too_large = why_no_rivals(len(known.X), counts["used"]) if settings.compare else ""
     notes += [too_large] if too_large else []
     return Start(known.task, SCORE_NAMES[known.task], known.classes, rows, counts, notes)

@@ -42,6 +42,19 @@ def total_widths(found: Sequence[Mapping[str, int]]) -> dict[str, int]:
     return {layer: sum(each[layer] for each in found) for layer in found[0]}
 
 
+def describe_members(members: int) -> str:
+    """How many networks predict together.
+
+    >>> describe_members(5)
+    'the mean of 5 networks, each with other rows held out; numbers of units are those of all networks'
+    >>> describe_members(1)
+    'one network'
+    """
+    if members == 1:
+        return "one network"
+    return f"the mean of {members} networks, each with other rows held out; numbers of units are those of all networks"
+
+
 def layer_widths(model: nn.Module) -> dict[str, int]:
     """The units of every layer of a network, or of all `Members` together."""
     return total_widths([widths(network) for network in networks_of(model)])

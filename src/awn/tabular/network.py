@@ -5,16 +5,13 @@ from __future__ import annotations
 import copy
 import dataclasses
 import math
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
 import torch
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
-from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import (
     _check_feature_names,
@@ -39,6 +36,7 @@ from awn.parallel.ddp import together
 from awn.smaller.finalize import finalize
 from awn.smaller.truncate import truncate
 from awn.tabular.calibration import ValidationErrors
+from awn.tabular.criterion import Criterion
 from awn.tabular.cross_fit import Part, choose_over_folds_, folds_of, other_parts
 from awn.tabular.encode.columns import warn_of_columns
 from awn.tabular.encode.preprocess import Preprocessor
@@ -46,63 +44,25 @@ from awn.tabular.held_outputs import HeldOutputs
 from awn.tabular.members import Members, layer_widths, merge, networks_of, total_widths
 from awn.tabular.parameters import NetworkParameters
 from awn.tabular.read.frames import as_frame
+from awn.tabular.training_rows import Array, TrainingRows
 from awn.training import Data, FitOptions, History, fit
-from awn.training.evaluate import Loss, Score, all_outputs
+from awn.training.evaluate import all_outputs
 from awn.training.options import WIDTH_RATE
 
 SelfT = TypeVar("SelfT", bound="NetworkEstimator")
-Array = NDArray[Any]
 
-# The loss on fewer validation rows is too noisy for early stopping.
-_FEWEST_VALIDATION_ROWS = 5
 # For fewer rows, the prior on the weights is widened so that it does not outweigh the data.
 _FEW_ROWS = 500
 # With fewer rows, one validation part does not tell 20 units from 200, so several folds choose the width.
 _FEW_ROWS_TO_CHOOSE = 2000
 # Layers grow no wider, unless the user says so.
 _MOST_UNITS = 256
-# Unless the user sets the number of epochs, training takes about this many steps.
-_STEPS, _FEWEST_EPOCHS, _MOST_EPOCHS = 4000, 10, 50
 # Gradients of a small network change quickly, so their squares are averaged over fewer steps than Adam's default.
 _BETAS = (0.9, 0.95)
 # Averaging pays on all tables, but on longer ones it takes minutes.
 _MOST_ROWS_TO_AVERAGE = 100_000
 # Predictions are computed in double precision for this many rows at a time.
 _ROWS_AT_ONCE = 1 << 16
-
-
-@dataclass(frozen=True)
-class TrainingRows:
-    """Rows of a table, their targets as the loss takes them, and their sample weights, of mean 1."""
-
-    frame: pd.DataFrame
-    targets: Array
-    weights: Array | None
-
-    def __len__(self) -> int:
-        return len(self.frame)
-
-    def take(self, rows: Array) -> TrainingRows:
-        """The rows at these positions, or where this mask is true."""
-        weights = None if self.weights is None else self.weights[rows]
-        return TrainingRows(self.frame.iloc[rows], self.targets[rows], weights)
-
-    def of_positive_weight(self) -> TrainingRows:
-        """Without the rows of weight 0, so that they affect neither the scaling nor early stopping."""
-        if self.weights is None or (self.weights > 0).all():
-            return self
-        kept = self.take(self.weights > 0)
-        assert kept.weights is not None
-        return TrainingRows(kept.frame, kept.targets, kept.weights / kept.weights.mean())
-
-
-@dataclass(frozen=True)
-class Criterion:
-    """The loss to minimise, the score to report, and whether the validation split keeps the class proportions."""
-
-    loss: Loss
-    score: Score
-    stratify: bool
 
 
 class NetworkEstimator(NetworkParameters, BaseEstimator):  # type: ignore[misc]
@@ -130,20 +90,21 @@ class NetworkEstimator(NetworkParameters, BaseEstimator):  # type: ignore[misc]
         Returns the outputs for rows that were held out.
         """
         seed = self._seed()
-        train, validation = self._split(rows, criterion, seed)
+        train, validation = rows.split(self.validation_fraction, stratify=criterion.stratify, seed=seed)
         self._optimizer = None  # one from an earlier partial_fit belongs to another network
         self.validation_index_ = validation.frame.index
         self.preprocessor_ = Preprocessor(kinds=self.kinds, bins=self.bins).fit(train.frame)
         warn_of_columns(self.preprocessor_.columns)
         part = Part(self._data(train), self._data(validation) if len(validation) else None)
         self.model_ = self._make_network(part.train.x.shape[1], outputs, seed)
-        options = self._options(seed, len(train))
+        usual = criterion.epochs_for(math.ceil(len(train) / self._batch_size(len(train))))
+        options = self._options(seed, len(train), usual)
         self.max_iter_ = options.epochs
         folds = 1
         if options.choose == "smallest" and len(rows) < _FEW_ROWS_TO_CHOOSE and self.fixed_widths is None:
             folds = 1 if data_parallel else folds_of(part)
             options = dataclasses.replace(options, choose="epoch") if folds > 1 else options
-        members = self._number_of_members(part, data_parallel)
+        self.members_ = members = self._number_of_members(part, data_parallel)
         self._check_cap(members)
         prior = self._prior(len(train))
         self.history_ = fit(
@@ -197,7 +158,8 @@ class NetworkEstimator(NetworkParameters, BaseEstimator):  # type: ignore[misc]
 
     def _number_of_members(self, part: Part, data_parallel: bool) -> int:
         """The networks to average: one for each fold, unless the user sets their number."""
-        alone = data_parallel or self.fixed_widths is not None or len(part.train.y) > _MOST_ROWS_TO_AVERAGE
+        limited = self.fixed_widths is not None or self.max_params is not None
+        alone = data_parallel or limited or len(part.train.y) > _MOST_ROWS_TO_AVERAGE
         members = (1 if alone else folds_of(part)) if self.members is None else self.members
         check_units("members", members)
         if data_parallel and members > 1:
@@ -324,22 +286,6 @@ class NetworkEstimator(NetworkParameters, BaseEstimator):  # type: ignore[misc]
     def _is_new(self) -> bool:
         return getattr(self, "model_", None) is None
 
-    def _split(self, rows: TrainingRows, criterion: Criterion, seed: int) -> tuple[TrainingRows, TrainingRows]:
-        """The rows to train on, and those to stop early by."""
-        if not 0 <= self.validation_fraction < 1:
-            raise ArgumentError(f"validation_fraction must be at least 0 and below 1, got {self.validation_fraction}.")
-        held_back = int(len(rows) * self.validation_fraction)
-        everything = np.arange(len(rows))
-        if held_back < _FEWEST_VALIDATION_ROWS:
-            return rows, rows.take(everything[:0])
-        stratify = rows.targets if criterion.stratify else None
-        if stratify is not None:
-            counts = np.unique(stratify, return_counts=True)[1]
-            if counts.min() < 2 or len(counts) > min(held_back, len(rows) - held_back):
-                stratify = None
-        train, validation = train_test_split(everything, test_size=held_back, stratify=stratify, random_state=seed)
-        return rows.take(train), rows.take(validation)
-
     def _data(self, rows: TrainingRows) -> Data:
         device = self._device()
         encoded = torch.from_numpy(self.preprocessor_.transform(rows.frame))
@@ -411,9 +357,9 @@ class NetworkEstimator(NetworkParameters, BaseEstimator):  # type: ignore[misc]
     def _budget(self, members: int) -> Budget | None:
         return None if self.max_params is None else Budget(max_params=self.max_params // members)
 
-    def _options(self, seed: int, rows: int) -> FitOptions:
+    def _options(self, seed: int, rows: int, usual_epochs: int) -> FitOptions:
         return FitOptions(
-            epochs=self._epochs(rows),
+            epochs=usual_epochs if self.epochs is None else self.epochs,
             batch_size=self._batch_size(rows),
             lr=self.lr,
             width_lr=self.width_lr,
@@ -425,11 +371,6 @@ class NetworkEstimator(NetworkParameters, BaseEstimator):  # type: ignore[misc]
             choose=self.choose,
             seed=seed,
         )
-
-    def _epochs(self, rows: int) -> int:
-        """About as many steps for every table, within limits."""
-        steps = math.ceil(rows / self._batch_size(rows))
-        return max(_FEWEST_EPOCHS, min(_MOST_EPOCHS, _STEPS // steps)) if self.epochs is None else self.epochs
 
     def _batch_size(self, rows: int) -> int:
         """Smaller batches for smaller tables, so that an epoch has enough steps."""

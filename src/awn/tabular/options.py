@@ -36,7 +36,7 @@ def check_options(estimator: type[AdaptiveClassifier | AdaptiveRegressor], optio
             raise ArgumentError(f"There is no option {name!r}.{known}")
         if not _fits(value, hints[name]):
             raise ArgumentError(f"The option {name!r} must be {_words(hints[name])}, got {value!r}.")
-    estimator(**options)._options(seed=0, rows=1)  # checks the ranges, as training would
+    estimator(**options)._options(seed=0, rows=1, usual_epochs=1)  # checks the ranges, as training would
 
 
 def _fits(value: Any, hint: Any) -> bool:

@@ -35,7 +35,7 @@ class NetworkParameters:
     max_params: int | None = None
     ordered: float = 0.0
     weight_scale: float | None = 0.6
-    members: int | None = 1
+    members: int | None = None
     bins: int = 24
     dropout: float = 0.0
     batch_norm: bool = False

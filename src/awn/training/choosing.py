@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -19,8 +21,10 @@ from awn.training.options import FitOptions
 
 # A ladder repairs many networks. Least squares over a few inputs per unit need no more rows.
 _REPAIR_ROWS = 2048
+# The fraction of a layer that a cut of the ladder removes: a finer ladder takes longer and finds hardly better sizes.
+_STEP = 0.3
 # A repaired network is near its optimum, so fine-tuning is brief and takes small steps.
-_TUNING_EPOCHS = 15
+_TUNING_SHARE, _MOST_TUNING_EPOCHS = 0.2, 15
 _TUNING_RATE = 0.2
 
 
@@ -35,6 +39,7 @@ def choose_width(
         loss,
         repair=_some(inputs, seed) if repairable else False,
         score=None if score is None else lambda network: score(network, validation),
+        step=_STEP,
     )
 
 
@@ -45,7 +50,8 @@ def cut_and_tuned(
 
     `fine_tune_` trains a network in place; its result is kept if the validation loss is lower than before.
     """
-    cut, tuned = choice.model(), choice.model()
+    cut = choice.model()
+    tuned = copy.deepcopy(cut)  # to make the cuts a second time takes longer
     with _pinned(tuned):
         fine_tune_(tuned)
     best = min(cut, tuned, key=lambda network: mean_loss(network.eval(), validation, loss))
@@ -60,7 +66,7 @@ def tuning_options(options: FitOptions) -> FitOptions:
     """
     return dataclasses.replace(
         options,
-        epochs=min(_TUNING_EPOCHS, options.epochs),
+        epochs=min(_MOST_TUNING_EPOCHS, math.ceil(_TUNING_SHARE * options.epochs)),
         lr=_TUNING_RATE * options.lr,
         schedule="cosine",
         patience=None,

@@ -40,13 +40,15 @@ def record(
     for name in only:
         if name not in BENCHMARKS:
             raise ArgumentError(f"there is no benchmark {name!r}. There are: {', '.join(BENCHMARKS)}.")
-    found = {}
+    found: dict[str, BenchmarkRows] = {}
     for name, benchmark in BENCHMARKS.items():
         if only and name not in only:
             continue
-        found[name] = benchmark.run(quick=quick)
         made = provenance(quick=quick, threads=getattr(benchmark, "THREADS", 1))
-        write_files({folder / f"{name}.json": json_file({"from": made, "rows": found[name]})})
+        found[name] = []
+        for row in benchmark.run(quick=quick):  # an interrupted benchmark leaves the rows that it has found
+            found[name].append(row)
+            write_files({folder / f"{name}.json": json_file({"from": made, "rows": found[name]})})
         if then is not None:
             then(name, found[name])
     return found

@@ -44,7 +44,7 @@ def plain_frame(X: pd.DataFrame) -> pd.DataFrame:
 
 
 def adaptive(X: pd.DataFrame, y: pd.Series, task: str, seed: int, **options: Any) -> Fitted:
-    """The estimators with their defaults."""
+    """The estimators with their defaults, which average five networks."""
     kind = AdaptiveClassifier if task == "classification" else AdaptiveRegressor
     model = kind(random_state=seed, **options).fit(X, y)
     return Fitted(model, sum(model.widths_.values()))
@@ -53,11 +53,6 @@ def adaptive(X: pd.DataFrame, y: pd.Series, task: str, seed: int, **options: Any
 def one_network(X: pd.DataFrame, y: pd.Series, task: str, seed: int) -> Fitted:
     """The estimators without averaging."""
     return adaptive(X, y, task, seed, members=1)
-
-
-def five_networks(X: pd.DataFrame, y: pd.Series, task: str, seed: int) -> Fitted:
-    """The estimators, averaging five networks."""
-    return adaptive(X, y, task, seed, members=5)
 
 
 def fixed(X: pd.DataFrame, y: pd.Series, task: str, seed: int) -> Fitted:
@@ -125,13 +120,12 @@ METHODS: dict[str, Callable[..., Fitted]] = {
     "linear": linear,
     "MLP of scikit-learn": sklearn_mlp,
     "one network": one_network,
-    "five networks": five_networks,
     "best of five widths": fixed,
     "CatBoost": catboost,
     "RealMLP-TD-S": realmlp,
 }
 EXTRA = {"CatBoost": "catboost", "RealMLP-TD-S": "pytabkit"}
-OWN = ("adaptive", "one network", "five networks", "best of five widths")
+OWN = ("adaptive", "one network", "best of five widths")
 
 
 def available(method: str) -> bool:

@@ -49,18 +49,17 @@ def measure(
                 raise ArgumentError(f"there is no {name!r}. There are: {', '.join(known)}.")
     made = provenance(splits=list(splits))
     with threads(1), threadpool_limits(1):
-        for method, name in itertools.product(methods or METHODS, tables or TABLES):
-            if not available(method):
-                continue
+        for name in tables or TABLES:
             path = folder / f"{name}.json"
-            content = json.loads(path.read_text()) if path.is_file() else {"rows": []}
+            content = json.loads(path.read_text()) if path.is_file() else {"from": {}, "rows": []}
             done = {(row["split"], row["method"]) for row in content["rows"]}
             table = None
-            for split in splits:
-                if (split, method) not in done:
+            # Methods take turns, so that a busy machine slows all of them alike.
+            for split, method in itertools.product(splits, methods or METHODS):
+                if (split, method) not in done and available(method):
                     table = table or TABLES[name]()
                     content["rows"].append({"split": split, "method": method, **_fit(table, method, split)})
-                    content["from"] = made
+                    content["from"][method] = made
                     write_files({path: json_file(content)})
                     tell(f"{name}: {content['rows'][-1]}")
 
@@ -126,9 +125,10 @@ def mean(rows: Iterable[Row], method: str, field: str) -> float | None:
     return statistics.fmean(values) if values else None
 
 
-def _present(rows: Rows) -> list[str]:
-    """The methods that all tables have."""
-    return [method for method in METHODS if all(mean(each, method, "score") is not None for each in rows.values())]
+def _present(rows: Rows, splits: Sequence[int]) -> list[str]:
+    """The methods that have these splits of all tables."""
+    found = [{(row["split"], row["method"]) for row in each} for each in rows.values()]
+    return [one for one in METHODS if all((split, one) in each for each in found for split in splits)]
 
 
 def ranks(rows: Rows, field: str, methods: Sequence[str]) -> dict[str, float]:
@@ -141,14 +141,18 @@ def ranks(rows: Rows, field: str, methods: Sequence[str]) -> dict[str, float]:
 
 
 def _measures(field: str) -> Callable[[Rows], str]:
+    def cell(each: list[Row], method: str) -> str:
+        found = mean(each, method, field)
+        fewer = sum(row["method"] == method for row in each) < len(SPLITS)
+        return "–" if found is None else _digits(found) + (" †" if fewer else "")
+
     def table(rows: Rows) -> str:
-        lines = []
-        for name, each in rows.items():
-            cells = [mean(each, method, field) for method in METHODS]
-            lines.append(
-                [name + ("" if name in TUNED_ON else " *"), *("–" if c is None else _digits(c) for c in cells)]
-            )
-        return markdown_table(["table", *METHODS], lines)
+        methods = [method for method in METHODS if any(mean(each, method, field) is not None for each in rows.values())]
+        lines = [
+            [name + ("" if name in TUNED_ON else " *"), *(cell(each, method) for method in methods)]
+            for name, each in rows.items()
+        ]
+        return markdown_table(["table", *methods], lines)
 
     return table
 
@@ -175,49 +179,56 @@ def _costs(rows: Rows) -> str:
     return markdown_table(head, lines)
 
 
-def _ranking(rows: Rows) -> str:
-    methods = _present(rows)
-    scores, losses = ranks(rows, "score", methods), ranks(rows, "loss", methods)
-    lines = [[method, f"{scores[method]:.2f}", f"{losses[method]:.2f}"] for method in sorted(methods, key=scores.get)]  # type: ignore[arg-type]
-    return markdown_table(["method", "mean rank, score", "mean rank, log-loss or RMSE"], lines)
+def _ranking(splits: Sequence[int]) -> Callable[[Rows], str]:
+    def table(rows: Rows) -> str:
+        some = {name: [row for row in each if row["split"] in splits] for name, each in rows.items()}
+        methods = _present(some, splits)
+        scores, losses = ranks(some, "score", methods), ranks(some, "loss", methods)
+        best_first = sorted(methods, key=lambda method: scores[method])
+        lines = [[method, f"{scores[method]:.2f}", f"{losses[method]:.2f}"] for method in best_first]
+        return markdown_table(["method", "mean rank, score", "mean rank, log-loss or RMSE"], lines)
+
+    return table
 
 
-def differences(rows: Rows) -> dict[str, float]:
-    """The score of the estimators minus that of boosting, by table."""
+def differences(rows: Rows, method: str = "adaptive") -> dict[str, float]:
+    """The score of a method minus that of boosting, by table."""
     return {
-        name: (mean(each, "adaptive", "score") or 0.0) - (mean(each, "boosting", "score") or 0.0)
+        name: (mean(each, method, "score") or 0.0) - (mean(each, "boosting", "score") or 0.0)
         for name, each in rows.items()
     }
 
 
 def _criteria(rows: Rows) -> str:
-    ahead = differences(rows)
-    pair = ["adaptive", "boosting"]
-    ratios = [
-        (mean(each, "adaptive", "cpu_seconds") or 0.0) / (mean(each, "boosting", "cpu_seconds") or 1.0)
-        for each in rows.values()
-    ]
-    slowest = max((mean(each, "adaptive", "cpu_seconds") or 0.0) for each in rows.values())
-    worst = min(ahead, key=ahead.__getitem__)
-    lines = []
+    default, one = (_results(rows, method) for method in ("adaptive", "one network"))
+    lines = [[words, target, found, other] for (words, target, found), (*_, other) in zip(default, one, strict=True)]
+    return markdown_table(["criterion, against boosting", "target", "default", "`members=1`"], lines)
+
+
+def _results(rows: Rows, method: str) -> list[tuple[str, str, str]]:
+    """Every criterion, its target, and what a method reaches."""
+    ahead, lines = differences(rows, method), []
     for field, words in (("score", "score"), ("loss", "log-loss or RMSE")):
-        both = ranks(rows, field, pair)
-        found = f"{both['adaptive']:.2f} against {both['boosting']:.2f}"
-        lines.append([f"mean rank by {words} of adaptive and boosting", "ahead", found])
+        both = ranks(rows, field, [method, "boosting"])
+        lines.append((f"mean rank by {words}", "ahead", f"{both[method]:.2f} against {both['boosting']:.2f}"))
     good = sum(each >= -EQUAL for each in ahead.values())
-    lines.append([f"at least as good as boosting, within {EQUAL}", "12 of 18", f"{good} of {len(ahead)}"])
-    lines.append(["farthest behind boosting", "0.03", f"{max(0.0, -ahead[worst]):.4f} ({worst})"])
+    lines.append((f"at least as good, within {EQUAL}", "12 of 18", f"{good} of {len(ahead)}"))
+    worst = min(ahead, key=ahead.__getitem__)
+    lines.append(("farthest behind", "0.03", f"{max(0.0, -ahead[worst]):.4f} ({worst})"))
     for name, least in (("ames", 0.86), ("concrete", 0.91), ("california-housing", 0.83), ("adult", 0.866)):
         if name in rows:
-            lines.append([f"score on {name}", f"{least}", f"{mean(rows[name], 'adaptive', 'score'):.4f}"])
-    lines.append(["processor time over that of boosting, median", "5", f"{statistics.median(ratios):.1f}"])
-    lines.append(["processor time on any table", "60 s", f"{slowest:.1f} s"])
-    return markdown_table(["criterion", "target", "result"], lines)
+            lines.append((f"score on {name}", f"{least}", f"{mean(rows[name], method, 'score') or 0.0:.4f}"))
+    seconds = {name: mean(each, method, "cpu_seconds") or 0.0 for name, each in rows.items()}
+    ratios = [seconds[name] / (mean(each, "boosting", "cpu_seconds") or 1.0) for name, each in rows.items()]
+    lines.append(("processor time over that of boosting, median", "5", f"{statistics.median(ratios):.1f}"))
+    lines.append(("processor time on any table", "60 s", f"{max(seconds.values()):.1f} s"))
+    return lines
 
 
 SECTIONS: dict[str, Callable[[Rows], str]] = {
     "criteria": _criteria,
-    "ranks": _ranking,
+    "ranks": _ranking(SPLITS),
+    "first ranks": _ranking(SPLITS[:1]),
     "scores": _measures("score"),
     "losses": _measures("loss"),
     "costs": _costs,
