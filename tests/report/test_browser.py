@@ -107,7 +107,7 @@ def test_a_report_on_a_table_is_drawn_whole_and_breaks_no_policy(
     assert opened.asks("scrollY") == 0
     assert every_plot_is_drawn(opened)
     assert opened.asks("document.querySelectorAll('.plot').length") == 16
-    assert opened.asks("document.querySelectorAll('#columns svg').length") == 4  # two bars and two histograms
+    assert opened.asks("document.querySelectorAll('#columns td > svg').length") == 4  # two bars and two histograms
     assert fits(opened)
     assert opened.wrong == [], "the policy allows all that the page needs"
     opened.page.screenshot(path=tmp_path / "table.png", full_page=True)

@@ -22,7 +22,7 @@ from awn.tabular.settings import TableSettings
 from awn.tabular.split import read_split
 
 ROWS = 240
-QUICK: dict[str, Any] = {"epochs": 6, "units": 12, "lr": 0.02}
+QUICK: dict[str, Any] = {"epochs": 6, "units": 12, "lr": 0.02, "members": 1}
 
 
 def houses() -> pd.DataFrame:
@@ -183,3 +183,19 @@ def test_rivals_read_the_same_columns_and_know_all_classes() -> None:
         assert (rivals[name].outputs(X).argmax(1) == y).all(), "the town is among its inputs"
     unseen = X.assign(town="Graz", size=np.nan)
     assert all(np.isfinite(rival.outputs(unseen)).all() for rival in rivals.values())
+
+
+def test_of_several_networks_the_first_alone_is_judged_by_rows_that_it_has_not_seen(tmp_path: Path) -> None:
+    houses().to_csv(tmp_path / "houses.csv", index=False)
+    settings = TableSettings("price", compare=False, options={**QUICK, "epochs": 2, "members": 3})
+    result = fit_table(tmp_path / "houses.csv", tmp_path / "run", settings)
+    made = ReportData.from_json(json.loads((tmp_path / "run" / "report.json").read_bytes()))
+    assert made.size_curve is not None
+    assert made.size_curve.rows.endswith("(the first of 3 networks)")
+    assert made.truncation_rows.endswith("(the first of 3 networks)")
+    first = load_estimator(tmp_path / "run" / "model").first_network()
+    assert made.size_curve.final is not None
+    assert made.size_curve.final.units == sum(first.widths_.values()) < sum(result.widths.values())
+    assert made.truncation[0].units == first.widths_
+    found = compress_model(tmp_path / "run" / "model", tmp_path / "houses.csv", tmp_path / "small", max_drop=0.5)
+    assert found["rows"] == "the validation rows, on which all networks but one were trained"

@@ -29,6 +29,7 @@ from awn.tabular.encode.columns import Column
 from awn.tabular.estimators import AdaptiveClassifier
 from awn.tabular.explain import Explainer, Shuffled
 from awn.tabular.folder import Estimator
+from awn.tabular.members import networks_of
 from awn.tabular.read.values import row_name
 
 Array = NDArray[Any]
@@ -67,7 +68,10 @@ class TableRows:
 def analyse(estimator: Estimator, rows: TableRows, report: ReportData, *, explain: bool = True) -> ReportData:
     """Complete a report: importance of columns and units, truncations, activations and prediction errors."""
     actual, predicted = np.asarray(rows.y_test), estimator.predict(rows.X_test)
-    explainer = Explainer(estimator, rows.X_held, rows.y_held) if explain else None
+    # Of several networks, only the first has not seen the rows to decide by.
+    first, networks = estimator.first_network(), len(networks_of(estimator.model_))
+    held_name = rows.held_name + (f" (the first of {networks} networks)" if networks > 1 else "")
+    explainer = Explainer(first, rows.X_held, rows.y_held) if explain else None
     importances = {} if explainer is None else explainer.importances()
     top = sorted(importances, key=lambda name: -importances[name].importance)
     classifies = isinstance(estimator, AdaptiveClassifier)
@@ -76,8 +80,8 @@ def analyse(estimator: Estimator, rows: TableRows, report: ReportData, *, explai
         report,
         history=estimator.history_.rows,
         layers=layer_curves(estimator.model_),
-        truncation=truncation_curve(estimator, rows),
-        truncation_rows=rows.held_name,
+        truncation=truncation_curve(first, rows),
+        truncation_rows=held_name,
         activations=to_plain(_activation_bands(estimator, rows.X_held.iloc[:_ACTIVATION_ROWS])),
         confusion=_confusion(estimator, actual, predicted) if isinstance(estimator, AdaptiveClassifier) else None,
         residuals=Residuals(actual.tolist(), predicted.tolist()) if single else None,

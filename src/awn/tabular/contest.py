@@ -16,6 +16,7 @@ from awn.report.table_data import Leader, SizeCurve
 from awn.tabular.estimators import AdaptiveClassifier
 from awn.tabular.folder import Estimator
 from awn.tabular.measures import measure_classes, measure_numbers
+from awn.tabular.members import networks_of
 from awn.tabular.outcome import SCORES
 from awn.tabular.read.values import numbers
 from awn.tabular.rivals import Rival
@@ -110,10 +111,14 @@ def leaderboard(contestants: Iterable[Contestant], scored: Mapping[str, Scored],
 def size_curve(
     estimator: Estimator, X: pd.DataFrame, y: pd.Series, contestants: Iterable[Contestant]
 ) -> SizeCurve | None:
-    """The curve of score against size on the validation rows, with other models on the same rows; None without one."""
+    """The curve of score against size on the validation rows, with other models on the same rows; None without one.
+
+    If several networks are averaged, the curve is that of the first: the others were trained on these rows.
+    """
     choice = estimator.history_.choice
     if choice is None or not len(X) or any(point.score is None for point in choice.curve):
         return None
+    estimator, networks = estimator.first_network(), len(networks_of(estimator.model_))
     final = Contestant.of_network("adaptive", estimator, 0.0)
     rated = {one.name: _rated(one, estimator, X, y) for one in [final, *contestants]}
     kept = rated.pop("adaptive")
@@ -125,7 +130,8 @@ def size_curve(
         half = _accuracy_error(score, len(X)) if _classifies(estimator) else (1 - score) * relative
         size: dict[str, Any] = {"units": point.total_units, "parameters": point.parameters}
         points.append(Leader(f"{point.total_units} units", score, score - half, score + half, **size))
-    return SizeCurve(points, choice.chosen, f"the {len(X):,} validation rows", kept, list(rated.values()))
+    rows = f"the {len(X):,} validation rows" + (f" (the first of {networks} networks)" if networks > 1 else "")
+    return SizeCurve(points, choice.chosen, rows, kept, list(rated.values()))
 
 
 def _rated(one: Contestant, estimator: Estimator, X: pd.DataFrame, y: pd.Series) -> Leader:

@@ -264,6 +264,11 @@ class NetworkEstimator(NetworkParameters, BaseEstimator):  # type: ignore[misc]
         rows = self._rows_to_repair(repair)
         return self._with(truncate(self._adaptive(), keep=keep, units=units, max_params=max_params, repair=rows))
 
+    def first_network(self: SelfT) -> SelfT:
+        """A copy with the first network alone, if several are averaged. Its validation rows are new to it alone."""
+        networks = networks_of(self._adaptive())
+        return self if len(networks) == 1 else self._with(networks[0])
+
     def _rows_to_repair(self, X: Any) -> torch.Tensor | None:
         """The inputs of the network for rows, on its device; None for None."""
         return None if X is None else torch.from_numpy(self.encode(X)).to(next(self.model_.parameters()).device)

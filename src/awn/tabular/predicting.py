@@ -14,6 +14,7 @@ from awn.core.count import count_parameters
 from awn.errors import ArgumentError, TableError
 from awn.tabular.estimators import AdaptiveClassifier
 from awn.tabular.folder import Estimator, load_estimator, read_about, save_estimator
+from awn.tabular.members import networks_of
 from awn.tabular.read.table import read_table
 from awn.tabular.read.target import split_target
 from awn.tabular.read.values import is_plain_number, numbers, words
@@ -120,7 +121,8 @@ def _smaller(model: Path, table: Path, out: Path, cut: Callable[[Estimator, _Tab
     before, after = (_facts(each, rows) for each in (estimator, smaller))
     scored: dict[str, Any] = {"scores": {"adaptive": after["score"]}, "scored_on": str(table), "cut_from": before}
     if rows.test is not None:
-        smaller.calibrate_(*rows.held)
+        if _networks(estimator) == 1:  # of several, all but one were trained on the validation rows
+            smaller.calibrate_(*rows.held)
         scored |= {"scores": {"adaptive": after["test_score"]}, "scored_on": None}
     save_estimator(smaller, out, about={**about, **scored})
     if rows.parts is not None:
@@ -138,7 +140,12 @@ def _table_rows(model: Path, estimator: Estimator, about: dict[str, Any], table:
     if own is None or not {TRAIN, VALIDATION, TEST} <= set(own):
         return _TableRows(X, (X, y), f"all rows of {table}", None, None)
     train, held, test = ((X[own == part], y[own == part]) for part in (TRAIN, VALIDATION, TEST))
-    return _TableRows(train[0], held, "the validation rows", test, parts)
+    seen = ", on which all networks but one were trained" if _networks(estimator) > 1 else ""
+    return _TableRows(train[0], held, f"the validation rows{seen}", test, parts)
+
+
+def _networks(estimator: Estimator) -> int:
+    return len(networks_of(estimator.model_))
 
 
 def _facts(estimator: Estimator, rows: _TableRows) -> dict[str, Any]:

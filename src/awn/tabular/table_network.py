@@ -15,8 +15,6 @@ from awn.tabular.estimators import AdaptiveClassifier
 from awn.tabular.folder import Estimator
 from awn.tabular.read.values import words
 
-_EXAMPLE_DAYS = 1500.0  # the standard deviation of dates in an example
-
 
 class _Output(nn.Module):
     """The network, and from its outputs probabilities or predictions in the unit of the target."""
