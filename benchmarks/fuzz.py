@@ -21,6 +21,7 @@ import json
 import os
 import random
 import resource
+import shutil
 import sys
 import tempfile
 import time
@@ -153,11 +154,12 @@ def run(
     *,
     keep: Path | None = None,
     tell: Callable[[str], object] = lambda _: None,
+    first: int = 0,
 ) -> dict[str, Count]:
-    """Try this many inputs, the same number of every kind; a seed always gives the same inputs."""
+    """Try this many inputs, the same number of every kind; a seed always gives the same changes."""
     recipes = make_recipes(folder)
     counts = {name: Count() for name in recipes}
-    for number in range(inputs):
+    for number in range(first, first + inputs):
         name = list(recipes)[number % len(recipes)]
         generator = random.Random(f"{seed} {number}")
         place = folder / "input"
@@ -170,10 +172,21 @@ def run(
             if counts[name].findings[outcome] == 1:
                 tell(f"input {number}, {name}: {outcome}")
                 if keep is not None:
-                    traceback.print_exc()
+                    _keep(folder, keep / str(number), read)
         if number % 5000 == 4999:
             tell(f"{number + 1} inputs")
     return counts
+
+
+def _keep(folder: Path, kept: Path, read: Callable[[], Any]) -> None:
+    """Copy the files of an input, and write the traceback of another try beside them."""
+    shutil.copytree(folder, kept, ignore=shutil.ignore_patterns("sources"), dirs_exist_ok=True)
+    try:
+        read()
+        found = "no error at the second try"
+    except BaseException:
+        found = traceback.format_exc()
+    (kept / "traceback.txt").write_text(found)
 
 
 def _try(read: Callable[[], Any]) -> str:

@@ -210,6 +210,9 @@ def _check_tensors(options: Config | None, tensors: Mapping[str, Tensor]) -> Non
     found = [tensors.get(name) for name in ("hidden.0.weight", f"hidden.{layers - 1}.weight", "output.weight")]
     if any(one is None or one.dim() != 2 or not one.numel() or not one.is_floating_point() for one in found):
         raise CheckpointError(f"the weights of a network with {layers} hidden layers are not in the file.")
+    kinds = {one.dtype for name, one in tensors.items() if one.is_floating_point() and not is_width_entry(name)}
+    if len(kinds) > 1:
+        raise CheckpointError(f"the weights in the file are of several types: {', '.join(sorted(map(str, kinds)))}.")
     sizes = {"in_features": found[0].shape[1], "out_features": found[2].shape[0]}  # type: ignore[union-attr]
     for name, size in sizes.items():
         if options[name] != size:
