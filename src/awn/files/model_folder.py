@@ -43,9 +43,27 @@ def save(model: nn.Module, folder: str | Path) -> None:
     if rank_of(model) > 0:
         return
     model = unwrapped(model)
-    config = describe(model)
-    content = tensor_file(dict(model.state_dict()), config)
-    write_files({Path(folder) / "model.safetensors": content, Path(folder) / "config.json": json_file(config)})
+    write_model(folder, dict(model.state_dict()), describe(model))
+
+
+def write_model(folder: str | Path, tensors: dict[str, Tensor], config: Config) -> None:
+    """Write tensors and their description to a folder, so that `read_model` finds them or what was there before."""
+    weights, readable = Path(folder) / "model.safetensors", Path(folder) / "config.json"
+    _finish_interrupted(weights, readable)
+    write_files({weights: tensor_file(tensors, config), readable: json_file(config)})
+
+
+def _finish_interrupted(weights: Path, readable: Path) -> None:
+    """If a save was interrupted between its two moves, make the second: otherwise this save would overwrite the file."""
+    beside = unfinished_name(readable)
+    if not (beside.is_file() and weights.is_file()):
+        return
+    try:
+        description = read_tensors(weights)[1]
+    except CheckpointError:
+        return
+    if description == _read_json(beside):
+        beside.replace(readable)
 
 
 def load(folder: str | Path, model: nn.Module | None = None, *, families: Iterable[type[Importance]] = ()) -> nn.Module:
