@@ -67,9 +67,7 @@ def main() -> None:
     for name, swing in (("autograd", by_autograd), ("by hand", by_hand)):
         widths[name] = swing(options.steps, options.seed)
         print(name, widths[name])
-    faults = sum(len(count.faults) for count in counts.values()) + sum(
-        len(found["faults"]) for found in widths.values()
-    )
+    faults = sum(len(found["faults"]) for found in (*map(asdict, counts.values()), *widths.values()))
     content = {
         "from": {**made_by, "seconds": round(time.perf_counter() - started)},
         "kills": sum(count.kills for count in counts.values()),

@@ -157,7 +157,7 @@ def run_experiment(folder: Path) -> None:
     """`awn paper run` on a tiny experiment: five runs of two networks."""
     os.chdir(folder)  # interrupted runs are in runs/paper
     with (
-        mock.patch.object(awn_paper.experiments, "find_experiment", lambda _: tiny_experiment()),
+        mock.patch.object(awn_paper.experiments, "find_experiment", return_value=tiny_experiment()),
         mock.patch.object(run, "_SECONDS_BETWEEN_CHECKPOINTS", 0.0),
     ):
         _command("paper", "run", "tiny", "--root", folder / "results", "--resume", "--quiet")

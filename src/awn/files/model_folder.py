@@ -54,7 +54,7 @@ def write_model(folder: str | Path, tensors: dict[str, Tensor], config: Config) 
 
 
 def _finish_interrupted(weights: Path, readable: Path) -> None:
-    """If a save was interrupted between its two moves, make the second: otherwise this save would overwrite the file."""
+    """Make the second move of a save that was interrupted before it; this save would overwrite the file."""
     beside = unfinished_name(readable)
     if not (beside.is_file() and weights.is_file()):
         return
