@@ -11,9 +11,9 @@ from awn._version import __version__
 if _typing.TYPE_CHECKING:
     from awn import nn as nn
     from awn.adapt.adapt import adapt_ as adapt_
-    from awn.core.importance import Exponential as Exponential
-    from awn.core.importance import PowerLaw as PowerLaw
-    from awn.core.importance import Sigmoid as Sigmoid
+    from awn.core.families import Exponential as Exponential
+    from awn.core.families import PowerLaw as PowerLaw
+    from awn.core.families import Sigmoid as Sigmoid
     from awn.core.resize import resize_ as resize_
     from awn.core.summary import summary as summary
     from awn.core.summary import widths as widths
@@ -77,10 +77,10 @@ _HOMES = {
     "AwnError": "awn.errors",
     "Budget": "awn.loss.budget",
     "Choice": "awn.smaller.choose",
-    "Exponential": "awn.core.importance",
-    "PowerLaw": "awn.core.importance",
+    "Exponential": "awn.core.families",
+    "PowerLaw": "awn.core.families",
     "Prior": "awn.loss.prior",
-    "Sigmoid": "awn.core.importance",
+    "Sigmoid": "awn.core.families",
     "adapt_": "awn.adapt.adapt",
     "choose": "awn.smaller.choose",
     "compress": "awn.smaller.truncate",

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from awn.core.importance import Exponential
+from awn.core.families import Exponential
 from awn_paper import document as paper_document
 from awn_paper.document import _results, write_document
 from awn_paper.experiments import EXPERIMENTS, find_experiment

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 import awn
-from awn.core.importance import Exponential
+from awn.core.families import Exponential
 from awn.errors import ArgumentError
 from awn.training.data import Data
 from awn_paper import run as run_module

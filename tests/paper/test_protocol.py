@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import torch
 
+from awn.core.families import Exponential
 from awn.core.groups import find_groups
-from awn.core.importance import Exponential
 from awn.errors import ArgumentError, NonFiniteError
 from awn.loss.prior import Anneal
 from awn.runs.workers import Workers, local_workers, ray_workers

@@ -148,6 +148,23 @@ def test_a_choice_prints_as_a_table():
     assert lines[-1].startswith("Chosen: the smallest with a loss of at most")
 
 
+def test_a_choice_draws_itself_with_the_chosen_point_on_the_curve():
+    from xml.etree import ElementTree
+
+    model = network()
+    choice = awn.choose(model, rows(model, noise=0.5), LOSS)
+    drawn = ElementTree.fromstring(choice.svg())
+    name = "{http://www.w3.org/2000/svg}"
+    circle, line = drawn.find(f"{name}circle"), drawn.find(f".//{name}polyline")
+    assert circle is not None
+    assert line is not None
+    places = [tuple(map(float, point.split(","))) for point in line.attrib["points"].split()]
+    assert (float(circle.attrib["cx"]), float(circle.attrib["cy"])) in places
+    assert [x for x, _ in places] == sorted(x for x, _ in places), "larger networks are further to the right"
+    assert f"chosen: {choice.point.total_units} units" in choice.svg()
+    assert choice._repr_svg_() == choice.svg(), "a notebook shows it"
+
+
 def test_the_standard_error_of_equal_chunks_is_that_of_their_means():
     means = torch.tensor([1.0, 2.0, 4.0, 9.0], dtype=torch.float64)
     losses = Losses(means, torch.full((4,), 5.0, dtype=torch.float64))

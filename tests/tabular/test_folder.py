@@ -42,7 +42,9 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_a_classifier_comes_back_whole(tmp_path: Path) -> None:
-    estimator = classifier(class_weight={0: 1.0, 1: 2.0, 2: 1.0}, lr=np.float64(0.02), batch_size=np.int64(64))
+    estimator = classifier(
+        members=2, class_weight={0: 1.0, 1: 2.0, 2: 1.0}, lr=np.float64(0.02), batch_size=np.int64(64)
+    )
     save_estimator(estimator, tmp_path, about={"target": "kind", "scores": {"adaptive": np.float32(0.5)}})
     other = load_estimator(tmp_path)
     assert np.array_equal(other.predict_proba(rows()), estimator.predict_proba(rows()))

@@ -17,8 +17,9 @@ from awn.adapt.report import Adapted, Report, Skipped
 from awn.adapt.rules.recurrent import recurrent_layer
 from awn.adapt.trace import find_hidden
 from awn.core.axis import Axis
+from awn.core.families import Exponential
 from awn.core.groups import WidthGroup, check_connection, connect_, disconnect_, find_groups
-from awn.core.importance import Exponential, Importance
+from awn.core.importance import Importance
 from awn.core.initialise import kaiming_plus_
 from awn.core.resize import set_units_
 from awn.core.state import follow_state_dicts_

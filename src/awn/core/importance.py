@@ -1,4 +1,4 @@
-"""Importance families: the factors that multiply a layer's units.
+"""Importance: the factors that multiply a layer's units, and what follows from a family of them.
 
 A family is a survival function S(x; value): 1 at x = 0, falling to 0, with one learned `value`.
 Everything else follows from S and its inverse:
@@ -33,9 +33,8 @@ from typing import Any, ClassVar, Literal, TypeVar, get_args
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
-from awn.basics.checks import check_number, check_quantile, check_units
+from awn.basics.checks import check_quantile, check_units
 from awn.errors import ArgumentError, NonFiniteError
 
 Scale = Literal["anchored", "mass", "unit"]
@@ -99,7 +98,8 @@ class Importance(ABC):
     def importance(self, index: Tensor, value: Tensor) -> Tensor:
         """The importance of the units in `index`, whose first entry is unit 0, on this family's scale.
 
-        >>> Exponential(scale="unit").importance(torch.arange(3.0), torch.tensor(0.5))
+        >>> import awn
+        >>> awn.Exponential(scale="unit").importance(torch.arange(3.0), torch.tensor(0.5))
         tensor([1.0000, 0.6065, 0.3679])
         """
         profile = self.profile(index, value)
@@ -113,7 +113,8 @@ class Importance(ABC):
     def anchor(self) -> float:
         """The constant factor of the anchored scale, 1 on the others.
 
-        >>> round(Exponential().anchor, 2), Exponential(scale="mass").anchor
+        >>> import awn
+        >>> round(awn.Exponential().anchor, 2), awn.Exponential(scale="mass").anchor
         (55.87, 1.0)
         """
         return _anchor(self) if self.scale == "anchored" else 1.0
@@ -135,7 +136,9 @@ class Importance(ABC):
 
         `value` may be a column of values, one per layer.
 
-        >>> importance, slope = Exponential(scale="unit").importance_and_slope(torch.arange(3.0), torch.tensor([[0.5]]))
+        >>> import awn
+        >>> family = awn.Exponential(scale="unit")
+        >>> importance, slope = family.importance_and_slope(torch.arange(3.0), torch.tensor([[0.5]]))
         >>> slope[0, 1:]
         tensor([-0.6065, -0.7358])
         """
@@ -150,7 +153,8 @@ class Importance(ABC):
     def log_slope(self, index: Tensor, value: Tensor) -> Tensor:
         """The derivative d log f(j) / dν: the relative change of every unit's importance with the learned value ν.
 
-        >>> Exponential().log_slope(torch.tensor([0.0, 100.0, 200.0]), torch.tensor(0.01))
+        >>> import awn
+        >>> awn.Exponential().log_slope(torch.tensor([0.0, 100.0, 200.0]), torch.tensor(0.01))
         tensor([  99.5008,   -0.4992, -100.4992])
 
         It decides where ν rests. Change ν and undo the change in the weights w_j that read unit j: the function stays,
@@ -171,7 +175,8 @@ class Importance(ABC):
     def width(self, quantile: float = 0.9, value: float | None = None) -> int:
         """The number of units that together hold the share `quantile` of the importance.
 
-        >>> Exponential(rate=0.01).width(quantile=0.9)
+        >>> import awn
+        >>> awn.Exponential(rate=0.01).width(quantile=0.9)
         231
         """
         soft = self.soft_width(quantile, value)
@@ -191,7 +196,8 @@ class Importance(ABC):
     def number_beyond(self, p: float, value: float) -> float:
         """`inverse_survival` of plain numbers. Every step needs it, so the families below compute it without tensors.
 
-        >>> Exponential().number_beyond(0.1, value=0.01)
+        >>> import awn
+        >>> awn.Exponential().number_beyond(0.1, value=0.01)
         230.25...
         """
         exact = torch.tensor([p, value], dtype=torch.float64)
@@ -200,7 +206,8 @@ class Importance(ABC):
     def value_for(self, soft_width: float, quantile: float = 0.9) -> float:
         """The learned value at which the soft width is `soft_width`.
 
-        >>> round(Exponential().value_for(230.26), 5)
+        >>> import awn
+        >>> round(awn.Exponential().value_for(230.26), 5)
         0.01
         """
         return _value_for(self, soft_width, quantile)
@@ -215,7 +222,8 @@ class Importance(ABC):
     def share(self, units: float, value: float) -> float:
         """The share of the importance that the first `units` units hold.
 
-        >>> round(Exponential().share(231, value=0.01), 4)
+        >>> import awn
+        >>> round(awn.Exponential().share(231, value=0.01), 4)
         0.9007
         """
         exact = torch.tensor([float(units), value], dtype=torch.float64)
@@ -224,7 +232,8 @@ class Importance(ABC):
     def starting_at(self: FamilyT, value: float) -> FamilyT:
         """The same family with another initial value.
 
-        >>> Exponential(scale="unit").starting_at(0.05)
+        >>> import awn
+        >>> awn.Exponential(scale="unit").starting_at(0.05)
         Exponential(scale='unit', rate=0.05)
         """
         start: dict[str, Any] = {self.learned: value}
@@ -234,138 +243,13 @@ class Importance(ABC):
     def for_units(cls: type[FamilyT], units: int, quantile: float = 0.9, **options: Any) -> FamilyT:
         """The family with the initial value that gives a width of `units`.
 
-        >>> Exponential.for_units(128).width(quantile=0.9)
+        >>> import awn
+        >>> awn.Exponential.for_units(128).width(quantile=0.9)
         128
         """
         check_units("units", units)
         family = cls(**options)
         return family.starting_at(family.value_inside(units, quantile))
-
-
-@dataclass(frozen=True)
-class Exponential(Importance):
-    """The paper's family: S(x) = e^(−rate·x). Every unit has a fixed share of the importance of the one before it."""
-
-    learned = "rate"
-
-    rate: float = 0.01
-
-    def survival(self, x: Tensor, value: Tensor) -> Tensor:
-        """S(x) = e^(−rate·x)."""
-        return torch.exp(-value * x)
-
-    def inverse_survival(self, p: Tensor, value: Tensor) -> Tensor:
-        """Solve S(x) = p: x = −ln p / rate."""
-        return -torch.log(p) / value
-
-    def number_beyond(self, p: float, value: float) -> float:
-        """−ln p / rate."""
-        return -math.log(p) / value
-
-    def mass(self, index: Tensor, value: Tensor) -> Tensor:
-        """e^(−rate·j) · (1 − e^(−rate))."""
-        falling = -value
-        return torch.exp(falling * index) * -torch.expm1(falling)
-
-    def relative_mass(self, index: Tensor, value: Tensor) -> Tensor:
-        """e^(−rate·j)."""
-        return torch.exp(-index * value)
-
-    def slope(self, index: Tensor, value: Tensor, mass: Tensor) -> Tensor:
-        """f(j) · (1/(e^rate − 1) − j)."""
-        return mass * (torch.expm1(value).reciprocal() - index)
-
-
-@dataclass(frozen=True)
-class PowerLaw(Importance):
-    """A long tail: S(x) = (1 + x/x₀)^−(exponent − 1), with x₀ = 1 + saturation.
-
-    `saturation` (the paper's low-degree saturation) flattens the importance of the first units.
-    """
-
-    learned = "exponent"
-    lower = 1.0
-
-    exponent: float = 2.0
-    saturation: float = 0.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_number("saturation", self.saturation, or_equal=True)
-
-    def survival(self, x: Tensor, value: Tensor) -> Tensor:
-        """S(x) = (1 + x/x₀)^−(exponent − 1)."""
-        return torch.exp((1 - value) * torch.log1p(x / (1 + self.saturation)))
-
-    def inverse_survival(self, p: Tensor, value: Tensor) -> Tensor:
-        """Solve S(x) = p: x = x₀ (p^(−1/(exponent − 1)) − 1)."""
-        return (1 + self.saturation) * torch.expm1(-torch.log(p) / (value - 1))
-
-    def number_beyond(self, p: float, value: float) -> float:
-        """x₀ (p^(−1/(exponent − 1)) − 1)."""
-        return (1 + self.saturation) * math.expm1(-math.log(p) / (value - 1))
-
-    def mass(self, index: Tensor, value: Tensor) -> Tensor:
-        """S(j) · (1 − ((x₀ + j)/(x₀ + j + 1))^(exponent − 1))."""
-        step = torch.log1p(1 / (1 + self.saturation + index))
-        return self.survival(index, value) * -torch.expm1((1 - value) * step)
-
-    def slope(self, index: Tensor, value: Tensor, mass: Tensor) -> Tensor:
-        """S(j + 1) · ln((x₀ + j + 1)/(x₀ + j)) − f(j) · ln(1 + j/x₀)."""
-        offset = 1 + self.saturation
-        beyond = self.survival(index + 1, value)
-        return beyond * torch.log1p(1 / (offset + index)) - mass * torch.log1p(index / offset)
-
-
-@dataclass(frozen=True)
-class Sigmoid(Importance):
-    """A plateau with an edge: units up to `midpoint` have about the same importance, units beyond it little.
-
-    S(x) = softplus((midpoint − x)/steepness) / softplus(midpoint/steepness), whose slope is a sigmoid.
-    A network with this family loses accuracy when it is truncated: its last units are as important as its first.
-    """
-
-    learned = "midpoint"
-
-    midpoint: float = 128.0
-    steepness: float = 1.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_number("steepness", self.steepness)
-
-    def survival(self, x: Tensor, value: Tensor) -> Tensor:
-        """S(x) = softplus((midpoint − x)/steepness) / softplus(midpoint/steepness)."""
-        return F.softplus((value - x) / self.steepness) / F.softplus(value / self.steepness)
-
-    def inverse_survival(self, p: Tensor, value: Tensor) -> Tensor:
-        """Solve S(x) = p: x = midpoint − steepness · softplus⁻¹(p · softplus(midpoint/steepness))."""
-        level = p * F.softplus(value / self.steepness)
-        return value - self.steepness * (level + torch.log(-torch.expm1(-level)))
-
-    def number_beyond(self, p: float, value: float) -> float:
-        """Solve S(x) = p for plain numbers; see `inverse_survival`."""
-        scaled = value / self.steepness
-        level = p * (scaled + math.log1p(math.exp(-scaled)))
-        return value - self.steepness * (level + math.log(-math.expm1(-level)))
-
-    def mass(self, index: Tensor, value: Tensor) -> Tensor:
-        """log(1 + σ((midpoint − j − 1)/steepness) · (e^(1/steepness) − 1)) / softplus(midpoint/steepness)."""
-        if self.steepness < 0.1:  # e^(1/steepness) would overflow: split softplus into its bend and its straight part
-            above, below = (value - index) / self.steepness, (value - index - 1) / self.steepness
-            # Written out: at a whole midpoint, clamp would count the slope of both its edges.
-            straight = torch.where(above > 1 / self.steepness, 1 / self.steepness, torch.relu(above))
-            bend = torch.log1p(torch.exp(-above.abs())) - torch.log1p(torch.exp(-below.abs()))
-            return (straight + bend) / F.softplus(value / self.steepness)
-        inside = torch.sigmoid((value - index - 1) / self.steepness) * math.expm1(1 / self.steepness)
-        return torch.log1p(inside) / F.softplus(value / self.steepness)
-
-    def slope(self, index: Tensor, value: Tensor, mass: Tensor) -> Tensor:
-        """(σ((midpoint − j)/steepness) − σ((midpoint − j − 1)/steepness) − f(j) σ(midpoint/steepness)) / total."""
-        above, below = ((value - index - step) / self.steepness for step in (0, 1))
-        total = self.steepness * F.softplus(value / self.steepness)
-        change = torch.sigmoid(above) - torch.sigmoid(below)
-        return (change - mass * torch.sigmoid(value / self.steepness)) / total
 
 
 def round_up(soft_width: float) -> int:

@@ -12,7 +12,8 @@ from torch import Tensor, nn
 
 from awn.basics.checks import check_number, check_quantile, check_share, check_units
 from awn.core.axis import Axis
-from awn.core.importance import Exponential, Importance, round_up
+from awn.core.families import Exponential
+from awn.core.importance import Importance, round_up
 from awn.core.prefix import prefix_units
 from awn.errors import ArgumentError, CheckpointError, GateError, NonFiniteError
 

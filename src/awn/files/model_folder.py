@@ -15,8 +15,9 @@ from torch import Tensor, nn
 
 from awn._version import __version__
 from awn.core.axis import Axis
+from awn.core.families import Exponential, PowerLaw, Sigmoid
 from awn.core.groups import connect_, find_groups, is_width_entry, require_groups
-from awn.core.importance import Exponential, Importance, PowerLaw, Sigmoid
+from awn.core.importance import Importance
 from awn.core.state import check_shapes, follow_state_dicts_, load_state_dict_
 from awn.core.width import Width, as_options
 from awn.errors import AwnError, CheckpointError

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
 import torch.distributed as dist
+
+# gloo's threads may still hold the tensors of the last collective. If one of them releases a tensor while Python is
+# shutting down, the process aborts (torch 2.13), so they get time to do so before.
+_SECONDS_TO_RELEASE = 0.25
 
 
 @contextmanager
@@ -39,7 +44,13 @@ def torchrun_group() -> Iterator[int]:
     try:
         yield dist.get_rank()
     finally:
-        dist.destroy_process_group()
+        leave_group()
+
+
+def leave_group() -> None:
+    """Leave the process group, so that the process can end."""
+    dist.destroy_process_group()
+    time.sleep(_SECONDS_TO_RELEASE)
 
 
 def times_restarted() -> int:

@@ -19,6 +19,7 @@ from awn.basics.timing import in_turns
 from awn.core.groups import WidthGroup, require_groups
 from awn.errors import ArgumentError
 from awn.loss.budget import Budget
+from awn.smaller.curve_picture import draw_curve
 from awn.smaller.finalize import finalize
 from awn.smaller.held_out import HeldOut, Loss
 from awn.smaller.ladder import CuttableNetwork, Rung, Score, climb_down
@@ -57,7 +58,8 @@ class CurvePoint:
 class Choice(Generic[ModelT]):
     """A curve of loss against size, and the chosen point. `print` shows it as a table, `model()` builds the network.
 
-    `curve` goes from the whole network down to one unit per layer. `reason` says why the point was chosen.
+    Notebooks draw the curve, and `svg()` returns the picture. `curve` goes from the whole network down to one unit per
+    layer. `reason` says why the point was chosen.
     """
 
     curve: tuple[CurvePoint, ...]
@@ -78,6 +80,12 @@ class Choice(Generic[ModelT]):
     def model(self, place: int | None = None) -> ModelT:
         """The network at the chosen point, or at another place of the curve, cut and repaired."""
         return self._network(self.chosen if place is None else range(len(self.curve))[place])
+
+    def svg(self) -> str:
+        """A picture of the curve with the chosen point, as the text of an SVG file."""
+        return draw_curve(self.curve, self.chosen)
+
+    _repr_svg_ = svg
 
     def __str__(self) -> str:
         scored = any(point.score is not None for point in self.curve)

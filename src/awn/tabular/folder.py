@@ -11,7 +11,7 @@ import numpy as np
 from torch import Tensor, nn
 
 from awn.basics.plain import to_plain
-from awn.core.importance import Exponential
+from awn.core.families import Exponential
 from awn.errors import ArgumentError, CheckpointError
 from awn.files.model_folder import damage_named, describe, read_model, rebuild, write_model
 from awn.files.model_schema import FORMAT

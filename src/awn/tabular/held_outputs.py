@@ -20,6 +20,7 @@ Array = NDArray[Any]
 class HeldOutputs:
     """Outputs, [rows, outputs], the targets and the weights of the same rows.
 
+    >>> import torch
     >>> from awn.training import Data
     >>> rows = Data(torch.ones(3, 2), torch.zeros(3))
     >>> HeldOutputs.of([nn.Linear(2, 1), nn.Linear(2, 1)], [Part(rows, rows), Part(rows, rows)]).outputs.shape
@@ -36,7 +37,9 @@ class HeldOutputs:
 
         The mean of all networks would not do: the rows that one network holds out, the others were trained on.
         """
-        held = [(network.eval(), part.held) for network, part in zip(networks, parts, strict=True) if part.held is not None]
+        held = [
+            (network.eval(), part.held) for network, part in zip(networks, parts, strict=True) if part.held is not None
+        ]
         if not held:
             return cls(np.empty((0, 1)), np.empty(0))
         outputs = [np.asarray(all_outputs(network, data.x).double().cpu()) for network, data in held]

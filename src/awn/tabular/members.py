@@ -80,7 +80,7 @@ def _side_by_side(alike: Sequence[nn.Linear], *, first: bool, last: bool) -> nn.
             weight, bias = torch.cat(weights) if first else torch.block_diag(*weights), torch.cat(biases)
         # Without initial weights: drawing them would change the global random state.
         outputs, inputs = weight.shape
-        joined = nn.utils.skip_init(nn.Linear, inputs, outputs, device=weight.device, dtype=weight.dtype)
+        joined: nn.Linear = nn.utils.skip_init(nn.Linear, inputs, outputs, device=weight.device, dtype=weight.dtype)
         joined.weight.copy_(weight)
         joined.bias.copy_(bias)
     return joined

@@ -27,8 +27,8 @@ from torch import nn
 
 from awn.basics.checks import check_units
 from awn.core.count import count_parameters
+from awn.core.families import Exponential
 from awn.core.groups import find_groups
-from awn.core.importance import Exponential
 from awn.errors import ArgumentError
 from awn.loss.budget import Budget
 from awn.loss.param_groups import param_groups

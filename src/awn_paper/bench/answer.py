@@ -21,7 +21,7 @@ import torch
 from torch.nn import functional as F
 
 from awn.basics.timing import ratio, threads
-from awn.core.importance import Exponential
+from awn.core.families import Exponential
 from awn.core.resize import resize_
 from awn.datasets import Split, spiral_hard, split
 from awn.loss.objective import objective

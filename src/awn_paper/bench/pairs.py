@@ -17,8 +17,8 @@ from torch.optim import Optimizer
 from awn.basics.timing import Work
 from awn.core.axes import consumed_by, produced_by
 from awn.core.axis import Axis
+from awn.core.families import Exponential
 from awn.core.groups import connect_, find_groups
-from awn.core.importance import Exponential
 from awn.core.resize import resize_
 from awn.core.width import Width
 from awn.datasets import spiral_hard, split

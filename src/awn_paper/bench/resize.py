@@ -9,8 +9,8 @@ import torch
 from torch.nn import functional as F
 
 from awn.basics.timing import threads
+from awn.core.families import Exponential
 from awn.core.groups import find_groups
-from awn.core.importance import Exponential
 from awn.core.resize import set_units_
 from awn.nn.mlp import AdaptiveMLP
 from awn_paper.bench.memory import peak_of

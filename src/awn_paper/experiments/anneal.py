@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 
-from awn.core.importance import Exponential
+from awn.core.families import Exponential
 from awn.loss.prior import Anneal
 from awn_paper.experiments.table1 import LEARNED
 from awn_paper.models import MLP

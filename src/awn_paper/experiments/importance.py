@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from awn.core.importance import Exponential, Importance, PowerLaw, Sigmoid
+from awn.core.families import Exponential, PowerLaw, Sigmoid
+from awn.core.importance import Importance
 from awn_paper.experiments.table1 import ACTIVATIONS, LEARNED
 from awn_paper.models import MLP
 from awn_paper.protocol import Case, Experiment, Protocol

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from awn.core.importance import Exponential
+from awn.core.families import Exponential
 from awn_paper.models import GIN, MLP, RNN, Fixed, Learned, ResNet20, Transformer
 from awn_paper.protocol import Case, Experiment, Protocol
 from awn_paper.settings import Settings, Training

@@ -7,7 +7,7 @@ import math
 import statistics
 from collections.abc import Iterator, Sequence
 
-from awn.core.importance import Exponential
+from awn.core.families import Exponential
 from awn_paper.experiments.table1 import LEARNED
 from awn_paper.models import MLP, LearnedInOrder
 from awn_paper.protocol import Case, Experiment, Protocol

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from awn.core.importance import Exponential
+from awn.core.families import Exponential
 from awn.core.width import Width
 
 
