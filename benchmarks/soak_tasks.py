@@ -130,8 +130,10 @@ def fault_of_saving(folder: Path) -> str | None:
         found = awn.load(model).state_dict()
     except AwnError as error:
         return str(error)
-    same = [all(torch.equal(found.get(n, t[:0]), t) for n, t in one.state_dict().items()) for one in two_networks()]
-    return None if any(same) else "the folder holds neither of the two models"
+    states = [one.state_dict() for one in two_networks()]
+    alike = [state for state in states if found.keys() == state.keys()]
+    same = any(all(torch.equal(found[name], state[name]) for name in state) for state in alike)
+    return None if same else "the folder holds neither of the two models"
 
 
 # Commands
