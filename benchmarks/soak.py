@@ -21,7 +21,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -55,6 +55,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=KILLS, help="kills of all tasks together")
     parser.add_argument("--steps", type=int, default=STEPS, help="steps of each network whose widths change")
+    parser.add_argument("--only", nargs="*", default=(), help="names of tasks; all unless given")
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--out", type=Path, default=Path("results/soak.json"))
     options = parser.parse_args()
@@ -62,7 +63,7 @@ def main() -> None:
     started = time.perf_counter()
     made_by = provenance(seed=options.seed, kills=options.kills, steps=options.steps)
     with tempfile.TemporaryDirectory() as folder:
-        counts = run(options.kills, options.seed, Path(folder), tell=print)
+        counts = run(options.kills, options.seed, Path(folder), tell=print, only=options.only)
     widths = {}
     for name, swing in (("autograd", by_autograd), ("by hand", by_hand)):
         widths[name] = swing(options.steps, options.seed)
@@ -81,7 +82,7 @@ def main() -> None:
 
 
 def run(
-    kills: int, seed: int, folder: Path, *, tell: Callable[[str], object] = lambda _: None, only: tuple[str, ...] = ()
+    kills: int, seed: int, folder: Path, *, tell: Callable[[str], object] = lambda _: None, only: Collection[str] = ()
 ) -> dict[str, Count]:
     """Kill every task, or those in `only`, about equally often."""
     tasks = {name: task for name, task in make_tasks(folder).items() if not only or name in only}
