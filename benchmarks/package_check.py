@@ -35,7 +35,10 @@ ROOT = Path(__file__).parents[1]
 OUT = ROOT / "results/package.json"
 IN_WHEEL = ("awn/py.typed", "awn/report/page.css", "awn_paper/commands.py")
 #: Quick, and they touch every room but the integrations.
-TESTS = ("tests/basics", "tests/core", "tests/loss", "tests/nn", "tests/files", "tests/smaller", "tests/training")
+TESTS = (
+    *(f"tests/{room}" for room in ("basics", "core", "loss", "nn", "files")),
+    *(f"tests/{name}.py" for name in ("test_numbers", "tabular/test_folder", "training/test_fit")),
+)
 FOR_TESTS = ("pytest", "pytest-xdist", "hypothesis")
 _TIMEOUT = 3600
 
@@ -54,6 +57,7 @@ import subprocess, sys, tempfile
 words = ["fit", "examples/tables/breast_cancer.csv", "--target", "diagnosis", "--epochs", "2", "--no-compare"]
 subprocess.run([sys.executable, "-m", "awn", *words, "--out", tempfile.mkdtemp() + "/run"], check=True)
 """
+_LIST = "import subprocess, sys\nsubprocess.run([sys.executable, '-m', 'awn', 'paper', 'list'], check=True)"
 #: A small task for each extra; the empty name is the wheel without any.
 TASKS = {
     "": _TRAIN,
@@ -66,8 +70,7 @@ TASKS = {
     "lightning": _TRAIN + "import awn.lightning",
     "transformers": _TRAIN + "import awn.huggingface",
     "graph": _TRAIN + "import torch_geometric",
-    "paper": _TRAIN
-    + "import subprocess, sys; subprocess.run([sys.executable, '-m', 'awn', 'paper', 'list'], check=True)",
+    "paper": _TRAIN + _LIST,
     "ray": _TRAIN + "import ray; from awn.runs.workers import ray_workers",
     "docs": "import mkdocs, material, mkdocstrings",
 }
