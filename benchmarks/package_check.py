@@ -3,8 +3,8 @@
 - `python -m build` and `twine check`; the wheel has py.typed and the files of the report.
 - The wheel alone, and with each extra alone, in an environment of its own: an import and a small task. Exact versions
   are those of constraints.txt.
-- A part of the tests, from the source distribution, with the wheel that it was built with.
-- The same tests with other interpreters, whose environments have torch and what the tests need: --also PYTHON.
+- A part of the tests, those of the source distribution against its own sources, with this interpreter and with others,
+  whose environments have torch and what the tests need: --also PYTHON.
 - `pip-audit` on constraints.txt, where its services can be reached.
 
 Run: python benchmarks/package_check.py [--parts NAME …] [--also PYTHON …]
@@ -35,12 +35,12 @@ ROOT = Path(__file__).parents[1]
 OUT = ROOT / "results/package.json"
 PARTS = ("distributions", "extras", "tests", "audit")
 IN_WHEEL = ("awn/py.typed", "awn/report/page.css", "awn_paper/py.typed")
-#: Quick, and they touch every room but the integrations.
+#: Quick, and they touch most rooms.
 TESTS = (
-    *(f"tests/{room}" for room in ("basics", "core", "loss", "nn", "files")),
-    "tests/test_numbers.py",
+    *(f"tests/{room}" for room in ("basics", "loss", "nn", "files")),
+    *(f"tests/core/test_{name}.py" for name in ("importance", "resize", "width")),
+    *("tests/training/test_fit.py", "tests/test_numbers.py"),
 )
-FOR_TESTS = ("pytest", "pytest-xdist", "hypothesis")
 _TIMEOUT = 3600
 
 _TRAIN = """
@@ -98,11 +98,12 @@ def main() -> None:
             install(base, str(wheel))
             found["extras"] = {extra or "none": tried(extra, wheel, base, folder / "extra") for extra in TASKS}
         if "tests" in options.parts:
-            own = environment(folder / "own")
-            install(own, f"{wheel}[tabular,transformers,graph]", *FOR_TESTS)
             place = unpacked(source, folder / "source")
             # In the suite every warning is an error; other versions of the dependencies warn of other things.
-            runs = [tested(own, place), *(tested(python, place, "-W", "default") for python in options.also)]
+            runs = [
+                tested(Path(sys.executable), place),
+                *(tested(python, place, "-W", "default") for python in options.also),
+            ]
             found["tests"] = {"runs": runs}
         if "audit" in options.parts:
             found["audit"] = audited(tools)
