@@ -13,7 +13,9 @@ run: $(FOR_RUN)
 	$(VENV)/bin/python examples/spiral_hard.py --out runs/spiral_hard
 	$(VENV)/bin/python examples/draw_widths.py runs/spiral_hard/seed-0/history.jsonl runs/spiral_hard/widths.svg
 	@echo "Picture of the widths: runs/spiral_hard/widths.svg"
-	$(VENV)/bin/awn fit examples/tables/breast_cancer.csv --target diagnosis --out runs/breast_cancer --overwrite
+	$(VENV)/bin/python examples/digits_table.py runs/digits.csv
+	$(VENV)/bin/awn fit runs/digits.csv --target digit --out runs/digits --overwrite
+	@echo "Open the report, which begins with the score at every size: runs/digits/report.html"
 
 test: $(FOR_TEST)
 	$(VENV)/bin/python -m pytest -n auto

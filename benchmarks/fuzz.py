@@ -407,9 +407,9 @@ def _use_run(path: Path) -> None:
 
 
 def _use_report(path: Path) -> None:
-    from awn.cli.folders import read_report_data
     from awn.report.comparison import comparison_sections
     from awn.report.page import write_page
+    from awn.report.stored import read_report_data
 
     run = read_report_data(path.parent)
     figures: dict[str, Any] = {}

@@ -15,6 +15,7 @@ import awn
 from awn.datasets import spiral, split
 from awn.loss import terms
 from awn.report import Confusion, LayerCurve, ReportData, Residuals, TruncationPoint
+from awn.report.table_data import ColumnFacts, Dependence, HardRows, Leader, SizeCurve
 
 EPOCHS = 10
 KEEPS = [round(1 - 0.05 * i, 2) for i in range(20)]  # 1.0, 0.95, … 0.05
@@ -159,6 +160,55 @@ def _accuracy(model: nn.Module, x: Tensor, y: Tensor) -> float:
 
 def _r2(model: nn.Module, x: Tensor, y: Tensor) -> float:
     return (1 - (y - _outputs(model, x)).square().sum() / (y - y.mean()).square().sum()).item()
+
+
+def tabled(name: str = "age") -> ReportData:
+    """The classified run as if it were that of a table, with a column and a model of this name."""
+    points = [
+        Leader(f"{units} units", score, score - 0.03, score + 0.03, units=units, parameters=9 * units)
+        for units, score in ((120, 0.97), (60, 0.97), (22, 0.965), (9, 0.8), (2, 0.6))
+    ]
+    kept = Leader("adaptive", 0.966, 0.936, 0.996, units=22, parameters=198)
+    others = [
+        Leader("fixed, same widths", 0.96, 0.93, 0.99, units=22, parameters=198),
+        Leader("gradient boosting", 0.95, 0.92, 0.98),
+    ]
+    leaders = [
+        dataclasses.replace(kept, loss=0.1, loss_low=0.05, loss_high=0.2, seconds=3.2),
+        Leader(name, 0.95, 0.91, 0.98, loss=0.12, loss_low=0.1, loss_high=0.2, seconds=0.001),
+    ]
+    columns = [
+        ColumnFacts(name, "number", 0.25, 80, list(range(16)), ["1", "99"], importance=0.3, spread=0.02),
+        ColumnFacts("job", "category", 0.0, 3, [50, 30, 5], ["cook", "smith", name], importance=0.1, spread=0.01),
+        ColumnFacts("comment", "text", 0.9, 700),
+    ]
+    return dataclasses.replace(
+        classified(),
+        answer="22 units are enough: accuracy 0.966 ± 0.030 on the test rows",
+        size_curve=SizeCurve(points, 2, "the 300 validation rows", kept, others),
+        leaders=leaders,
+        leader_rows="the 200 test rows",
+        columns=columns,
+        importance_name="increase of the log-loss on 300 held-out rows",
+        dependences=[
+            Dependence(name, [1.0, 20.0, 99.0], {"inner": [0.2, 0.4, 0.9]}),
+            Dependence("job", ["cook", name], {"inner": [0.2, 0.4], "outer": [0.8, 0.6]}),
+        ],
+        calibration={
+            "confidence": [0.6, 0.8, 0.95],
+            "accuracy": [0.55, 0.85, 0.97],
+            "rows": [66, 67, 67],
+            "error": 0.03,
+            "temperature": 1.2,
+        },
+        hard_rows=HardRows(
+            ["row", "actual", "predicted", "probability", name], [["line 7", "inner", "outer", 0.01, 3]]
+        ),
+        truncation_rows="the 300 validation rows",
+        kept_because="Epoch 9 of 10 is kept: its validation loss is the lowest.",
+        max_units=70,
+        settings={**classified().settings, "seed": 0},
+    )
 
 
 def vast(layers: int, epochs: int, classes: int) -> ReportData:

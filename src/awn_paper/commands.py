@@ -51,10 +51,12 @@ def list_experiments(root: Root = _ROOT, as_json: AsJson = False) -> None:
 
 @paper.command("run")
 def run(
-    name: Annotated[str, typer.Argument(help="Experiment; `awn paper list` lists them.")],
+    name: Annotated[str, typer.Argument(help="Experiment, as `awn paper list` lists them, or `all`.")],
     only: Annotated[str | None, typer.Option(help="Run only this data set.")] = None,
+    case: Annotated[str | None, typer.Option(help="Run only cases whose label matches, such as 'relu6, *'.")] = None,
     profile: Annotated[
-        Literal["paper", "small"], typer.Option(help="The paper's protocol, or a smaller one for two cores.")
+        Literal["paper", "long", "small"],
+        typer.Option(help="The paper's protocol; its epochs over fewer configurations; or an evening on two cores."),
     ] = "small",
     seeds: Annotated[int | None, typer.Option(help="Number of final runs per case.", min=1)] = None,
     workers: Annotated[
@@ -68,35 +70,35 @@ def run(
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Run an experiment. Finished runs are not repeated.
+    """Run an experiment, or `all` one after the other. Finished runs are not repeated.
 
     Example:  awn paper run table1 --only Spiral --workers 2
     """
     from awn.runs.workers import local_workers, ray_workers
-    from awn_paper.experiments import find_experiment
+    from awn_paper.experiments import find_experiments
     from awn_paper.store import Store
     from awn_paper.sweep import Sweep
 
     check_workers(workers, ray)
-    experiment = find_experiment(name)
-    protocol = experiment.protocol(profile)
-    if only is not None:
-        protocol = protocol.only(only)
-    protocol = protocol.with_seeds(seeds)
+    if name == "all" and (only or case):
+        raise ArgumentError("--only and --case choose among the cases of one experiment. Name it in place of `all`.")
+    cases = made = 0
     with ray_workers(ray) if ray else local_workers(workers or 1) as crew:
-        sweep = Sweep(
-            experiment,
-            profile,
-            Store(root.resolve()),
-            crew,
-            scratch=Path("runs/paper").resolve(),
-            resume=resume,
-            tell=lambda sentence: say(sentence, quiet=quiet),
-        )
-        outcomes = sweep.run(protocol)
-    say(f"{len(outcomes)} cases, {sweep.made} new runs; results in {root / name}", quiet=quiet)
+        for experiment in find_experiments(name, profile):
+            sweep = Sweep(
+                experiment,
+                profile,
+                Store(root.resolve()),
+                crew,
+                scratch=Path("runs/paper").resolve(),
+                resume=resume,
+                tell=lambda sentence: say(sentence, quiet=quiet),
+            )
+            cases += len(sweep.run(experiment.protocol(profile).part(only, case).with_seeds(seeds)))
+            made += sweep.made
+    say(f"{cases} cases, {made} new runs; results in {root if name == 'all' else root / name}", quiet=quiet)
     if as_json:
-        print_json({"experiment": name, "profile": profile, "cases": len(outcomes), "runs": sweep.made})
+        print_json({"experiment": name, "profile": profile, "cases": cases, "runs": made})
 
 
 @paper.command("report")

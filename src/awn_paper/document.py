@@ -18,38 +18,46 @@ from awn.report.page import write_page
 from awn_paper.claims import claims_table
 from awn_paper.experiments import EXPERIMENTS, Show
 from awn_paper.pictures import interactive, picture
-from awn_paper.protocol import Experiment, Profile
+from awn_paper.protocol import PROFILES, Experiment, Profile
 from awn_paper.run import Record
 from awn_paper.show import Plot, Results, Shown, Table
 from awn_paper.store import Store
 
-PROFILES: tuple[Profile, ...] = ("paper", "small")
-
 _INTRODUCTION = """# The paper, reproduced
 
-Every table and figure of "Adaptive Width Neural Networks", ours beside the paper's. This page is written by `awn paper
-report` from the files under `results/paper`: a JSON file for every run, with its settings, seed, commit and history.
+The claims, tables and figures of "Adaptive Width Neural Networks", our results beside the paper's. `awn paper report`
+writes this page from the files under `results/paper`: one JSON file per run, with its settings, seed, commit and
+history.
 
-    awn paper list                          # the experiments
-    awn paper run table1 --only Spiral      # on two cores; --profile paper is the paper's own protocol
-    awn paper report                        # this page, and results/paper/report.html
+    awn paper list                            # the experiments
+    awn paper run all --profile small         # what two cores do in an evening
+    awn paper run table1 --only Spiral        # one experiment, one data set
+    awn paper report                          # this page, and results/paper/report.html
 
-Data sets are read from the folder that `AWN_DATA` names, or the user's cache. A file that is missing
-is fetched from its home, and its hash checked, but for MiniBooNE, whose hash is not known to us; only the table of
-credit cards must be put there by hand, and the error says where.
-Mean (deviation) over runs. "Not run" means that nobody has run it yet.
+There are three profiles. `paper` is the paper's own protocol. `long` has its epochs over fewer configurations, or what
+each section says. `small` has fewer epochs. Every data set is shown by the longest profile that has been run in full.
+`awn paper run NAME --profile long --resume` continues an interrupted run.
+"""
 
-In both profiles, what the paper does not say or we do otherwise:
+_CONVENTIONS = """## Conventions
 
-- Of epochs with the same validation accuracy the last is kept, whose layers have had more time to find their width.
-- Of configurations with the same validation accuracy the one with the lower validation loss is chosen, a rule that was
-  made after the first results: see Table 1.
-- λ is learned through its logarithm. Biases start as PyTorch's do; so do the weights of fixed networks.
+Mean (deviation) over runs. "Not run" means that there is no result yet.
+Data sets are read from the folder that `AWN_DATA` names, or from the user's cache. A missing file is downloaded from
+its home and its hash is checked, except for MiniBooNE, whose hash we do not know. The credit card table must be put
+there by hand, and the error says where.
+
+Where the paper is silent, or we differ from it, in all profiles:
+
+- Of epochs with the same validation accuracy, the last is kept, because its layers have had more time to find their
+  width. Patience counts from the first.
+- Of configurations with the same validation accuracy, the one with the lower validation loss is chosen. This rule was
+  made after the first results; see Table 1.
+- λ is learned through its logarithm. Biases start as PyTorch's do, and so do the weights of fixed networks.
 - The features of real tables have mean 0 and deviation 1 over the training part. MiniBooNE is the file of UCI.
 - MNIST and CIFAR keep their own test part, and a sixth of the rest is for validation.
 - For model selection, training and validation are drawn anew from their union, unless a data set has its own splits.
-- The paper takes the fixed graph networks from the literature; ours are trained.
-- The Transformer norms before each part, and its output layer is its embedding.
+- The paper takes the fixed graph networks from the literature. Ours are trained.
+- The Transformer normalises before each part, and its output layer is its embedding.
 - Weight decay, where there is any, leaves out biases, norms and λ.
 - A width is that of the epoch that is kept, which need not be the last, unless a table says otherwise.
 """
@@ -57,12 +65,10 @@ In both profiles, what the paper does not say or we do otherwise:
 
 @dataclass(frozen=True)
 class Part:
-    """An experiment in one profile: what was run, by whom, and what is shown of it."""
+    """An experiment: how its results were made, a paragraph for each profile, and what is shown of them."""
 
     experiment: Experiment
-    profile: Profile | None
-    says: str
-    origin: str
+    made: Sequence[str]
     shown: Sequence[Shown]
     words: str
 
@@ -70,17 +76,18 @@ class Part:
 def write_document(root: Path, document: Path, pictures: Path, page: Path, *, png: bool = False) -> list[Path]:
     """Write the document, its pictures and the page; returns their paths. With `png` the pictures come as PNG too.
 
-    Words on a result stand in `notes/<experiment>.md` under the root, those on the paper's own protocol in
-    `notes/<experiment>-paper.md`, those on all claims in `notes/claims.md`.
+    Words on a result stand in `notes/<experiment>.md` under the root, those on all claims in `notes/claims.md`.
     """
-    parts = [part for experiment, show in EXPERIMENTS.values() for part in _parts(Store(root), experiment, show)]
+    store = Store(root)
+    parts = [_part(store, experiment, show) for experiment, show in EXPERIMENTS.values()]
     files: dict[Path, bytes] = {}
     sections: list[Section] = []
     figures: Figures = {}
-    claims = claims_table(lambda name: _results(Store(root), EXPERIMENTS[name][0]))
-    words = _note(Store(root), "claims")
+    claims = claims_table(lambda name: _results(store, EXPERIMENTS[name][0]))
+    words = _note(store, "claims")
     text = [_INTRODUCTION, f"## The claims\n\n{markdown_table(claims.head, claims.rows)}\n"]
     text += [f"{words}\n"] if words else []
+    text.append(_CONVENTIONS)
     body = table(claims.head, claims.rows, "The claims") + (items(words.split("\n\n")) if words else "")
     sections.append(Section("claims", "The claims", "", body))
     for part in parts:
@@ -92,19 +99,15 @@ def write_document(root: Path, document: Path, pictures: Path, page: Path, *, pn
     return [*files, page]
 
 
-def _parts(store: Store, experiment: Experiment, show: Show) -> list[Part]:
-    parts = []
+def _part(store: Store, experiment: Experiment, show: Show) -> Part:
+    results = _results(store, experiment)
+    made = []
     for profile in PROFILES:
-        outcomes = store.outcomes(experiment, profile)
-        if outcomes:
-            says = " ".join(dict.fromkeys(outcome["says"] for outcome in outcomes))
-            results, words = Results(tuple(outcomes)), _words(store, experiment, profile)
-            parts.append(Part(experiment, profile, says, _origin(experiment, profile, results), show(results), words))
-    return parts or [Part(experiment, None, "", "", show(Results(())), _words(store, experiment, "small"))]
-
-
-def _words(store: Store, experiment: Experiment, profile: Profile) -> str:
-    return _note(store, experiment.name if profile == "small" else f"{experiment.name}-paper")
+        used = Results(tuple(outcome for outcome in results.outcomes if outcome["profile"] == profile))
+        if used.outcomes:
+            says = " ".join(dict.fromkeys(outcome["says"] for outcome in used.outcomes))
+            made.append(f"Profile `{profile}`: {says} Made by {_origin(experiment, profile, used)}.")
+    return Part(experiment, made, show(results), _note(store, experiment.name))
 
 
 def _note(store: Store, name: str) -> str:
@@ -113,13 +116,15 @@ def _note(store: Store, name: str) -> str:
 
 
 def _results(store: Store, experiment: Experiment) -> Results:
-    """For every data set, the results by the paper's own protocol once they have all cases that the small ones have."""
-    exact, small = (Results(tuple(store.outcomes(experiment, profile))) for profile in PROFILES)
-    done = [name for name in exact.datasets if _cases(exact, name) >= _cases(small, name)]
-    return Results(
-        tuple(outcome for outcome in exact.outcomes if outcome["dataset"] in done)
-        + tuple(outcome for outcome in small.outcomes if outcome["dataset"] not in done)
-    )
+    """For every data set, the results of the longest profile that has all cases that shorter ones have."""
+    found = [Results(tuple(store.outcomes(experiment, profile))) for profile in PROFILES]
+    names = dict.fromkeys(name for results in reversed(found) for name in results.datasets)
+    chosen: list[dict[str, Any]] = []
+    for name in names:
+        cases = [_cases(results, name) for results in found]
+        place = next(p for p, own in enumerate(cases) if own and all(own >= other for other in cases[p + 1 :]))
+        chosen += [outcome for outcome in found[place].outcomes if outcome["dataset"] == name]
+    return Results(tuple(chosen))
 
 
 def _cases(results: Results, dataset: str) -> set[tuple[str, int]]:
@@ -147,15 +152,13 @@ def _runs(outcome: dict[str, Any]) -> list[Record]:
 
 def _markdown(part: Part, document: Path, pictures: Path, files: dict[Path, bytes], *, png: bool) -> str:
     lines = [f"## {part.experiment.title}", "", f"`awn paper run {part.experiment.name}`. {part.experiment.says}", ""]
-    if part.profile is None:
-        lines += ["Not run yet; the paper's figures stand alone.", ""]
-    else:
-        lines += [f"Profile `{part.profile}`: {part.says} Made by {part.origin}.", ""]
+    for paragraph in part.made or ["Not run yet; the paper's figures stand alone."]:
+        lines += [paragraph, ""]
     for shown in part.shown:
         if isinstance(shown, Table):
             lines += [markdown_table(shown.head, shown.rows), ""]
         else:
-            file = pictures / f"{shown.key}-{part.profile}.svg"
+            file = pictures / f"{shown.key}.svg"
             files[file] = picture(shown)
             if png:
                 files[file.with_suffix(".png")] = picture(shown, "png")
@@ -170,14 +173,12 @@ def _section(part: Part, figures: Figures) -> Section:
     body, drawn = "", []
     for shown in part.shown:
         if isinstance(shown, Plot):
-            key = f"{shown.key}-{part.profile}"
-            figures[key] = interactive(shown)
-            drawn.append(place(key, shown.title, shown.title))
+            figures[shown.key] = interactive(shown)
+            drawn.append(place(shown.key, shown.title, shown.title))
         else:
             body += table(shown.head, shown.rows, part.experiment.title)
-    facts = [part.says, f"Made by {part.origin}."] if part.profile else ["Not run yet."]
+    facts = part.made or ["Not run yet."]
     body += items([fact.replace("`", "") for fact in facts]) + (plots(drawn) if drawn else "")
     if part.words:
         body += items(part.words.split("\n\n"))
-    name = f"{part.experiment.name}-{part.profile or 'none'}"
-    return Section(name, part.experiment.title, part.experiment.says, body)
+    return Section(part.experiment.name, part.experiment.title, part.experiment.says, body)

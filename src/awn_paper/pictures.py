@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from typing import Any, Literal
 
-from awn.errors import MissingExtraError
+from awn.basics.extra import needs_extra
 from awn.report.figure import Figure, band, figure, line
 from awn_paper.show import Plot
 
@@ -14,11 +14,9 @@ Format = Literal["svg", "png"]
 
 def picture(plot: Plot, format: Format = "svg") -> bytes:
     """A plot as the content of a picture file; the same plot gives the same bytes."""
-    try:
+    with needs_extra("drawing pictures needs matplotlib", "paper", "matplotlib"):
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure as Canvas
-    except ModuleNotFoundError:
-        raise MissingExtraError('drawing pictures needs matplotlib: pip install "awn[paper]"') from None
     import matplotlib
 
     with matplotlib.rc_context({"svg.hashsalt": "awn", "svg.fonttype": "none", "font.size": 9}):

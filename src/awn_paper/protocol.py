@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from fnmatch import fnmatchcase
+from typing import Any, Literal, get_args
 
 from awn.errors import ArgumentError
 from awn_paper.models import Fixed
@@ -17,7 +18,9 @@ from awn_paper.run import Job, Record, total_width
 from awn_paper.search import Proposer, make_proposer
 from awn_paper.settings import Settings
 
-Profile = Literal["paper", "small"]
+Profile = Literal["paper", "long", "small"]
+#: From the paper's own protocol to the shortest: of a data set's results, the first that is complete counts.
+PROFILES: tuple[Profile, ...] = get_args(Profile)
 
 
 @dataclass(frozen=True)
@@ -45,12 +48,14 @@ class Case:
     """A row of a table: the best of a grid by its validation score, retrained with several seeds.
 
     With one entry there is nothing to select. Without seeds the grid itself is the result, as where the paper averages
-    over configurations. `seeds` is the number of final runs where it is another than the protocol's.
+    over configurations. `seeds` is the number of final runs where it is another than the protocol's. `selected_in` is
+    the number of epochs of the model selection where they are fewer.
     """
 
     label: str
     grid: tuple[Settings, ...]
     seeds: int | None = None
+    selected_in: int | None = None
 
     @property
     def settings(self) -> Settings:
@@ -63,8 +68,9 @@ class Case:
         selection: Sequence[Finished] = ()
         chosen = self.grid[0]
         if len(self.grid) > 1 or seeds == 0:
-            selection = yield [Job(settings, 0, final=False) for settings in self.grid]
-            chosen = best_of(selection).job.settings
+            shortened = {} if self.selected_in is None else {"epochs": self.selected_in}
+            selection = yield [Job(settings.change(**shortened), 0, final=False) for settings in self.grid]
+            chosen = best_of(selection).job.settings.change(epochs=self.settings.training.epochs)
         final = yield [Job(chosen, seed, final=True) for seed in range(seeds)]
         return Outcome(tuple(selection), chosen, tuple(final))
 
@@ -157,12 +163,16 @@ class Protocol:
         """The data sets, in order."""
         return tuple(dict.fromkeys(case.settings.dataset for case in self.cases))
 
-    def only(self, dataset: str) -> Protocol:
-        """The cases of one data set."""
-        cases = tuple(case for case in self.cases if case.settings.dataset.lower() == dataset.lower())
+    def part(self, dataset: str | None = None, label: str | None = None) -> Protocol:
+        """The cases of one data set, and those whose label matches a pattern with `*` and `?`; None takes all."""
+        cases = [case for case in self.cases if dataset is None or case.settings.dataset.lower() == dataset.lower()]
         if not cases:
             raise ArgumentError(f"no case has the data set {dataset!r}. There are: {', '.join(self.datasets)}.")
-        return Protocol(cases, self.seeds, self.says)
+        matching = tuple(case for case in cases if label is None or fnmatchcase(case.label, label))
+        if not matching:
+            labels = ", ".join(dict.fromkeys(repr(case.label) for case in cases))
+            raise ArgumentError(f"no case has a label that matches {label!r}. There are: {labels}.")
+        return Protocol(matching, self.seeds, self.says)
 
     def with_seeds(self, seeds: int | None) -> Protocol:
         """Another number of final runs, and a word on it; a protocol without final runs has none to change."""
@@ -174,9 +184,11 @@ class Protocol:
 
 @dataclass(frozen=True)
 class Experiment:
-    """A table or a figure of the paper: its protocol for those with the hardware, and one for two cores.
+    """A table or a figure of the paper: its protocol for those with the hardware, and one for an evening on two cores.
 
-    Experiments that look at the same runs name the same `folder`, so that none is made twice.
+    `long` stands between them: the paper's epochs and a number of seeds, over fewer configurations. Without it, the
+    paper's own protocol is short enough. Experiments that look at the same runs name the same `folder`, so that none
+    is made twice.
     """
 
     name: str
@@ -184,11 +196,18 @@ class Experiment:
     says: str
     paper: Protocol
     small: Protocol
+    long: Protocol | None = field(default=None, kw_only=True)
     folder: str = field(default="", kw_only=True)
 
     def protocol(self, profile: Profile) -> Protocol:
         """The protocol of a profile."""
-        return self.paper if profile == "paper" else self.small
+        if profile == "small":
+            return self.small
+        if profile == "paper":
+            return self.paper
+        if self.long is None:
+            raise ArgumentError(f"{self.name} has no long profile, as the paper's own is short: use --profile paper.")
+        return self.long
 
     @property
     def runs_folder(self) -> str:

@@ -31,7 +31,7 @@ from awn_paper.data.dataset import Dataset
 from awn_paper.measures import AFTER, BEFORE
 from awn_paper.models import Learned, build
 from awn_paper.models.perceptron import Perceptron
-from awn_paper.settings import Settings, Training, fingerprint
+from awn_paper.settings import OneCycle, Settings, Training, fingerprint
 
 Record = dict[str, Any]
 _EPOCHS_KEPT = 200  # of a history: a record is to be read and committed, not to be resumed from
@@ -95,7 +95,7 @@ def train(job: Job, scratch: Path | None = None, *, resume: bool = False) -> Rec
         "parameters": count_parameters(model),
         "measured": measured | kept["measured"],
         "last": at_end,
-        "history": _columns(history),
+        "history": _columns(history, learned=isinstance(settings.widths, Learned)),
     }
 
 
@@ -168,6 +168,7 @@ def _fit(model: nn.Module, data: Dataset, job: Job, scratch: Path | None, resume
         lr=training.lr,
         schedule=training.schedule,
         patience=training.patience,
+        precision=training.precision if isinstance(training, OneCycle) else "auto",
         ties="last",
         seed=job.seed,
         choose=None,  # the paper keeps the learned width
@@ -179,7 +180,7 @@ def _fit(model: nn.Module, data: Dataset, job: Job, scratch: Path | None, resume
         loss=loss_of(data),
         score=None if data.padding is not None else accuracy,
         options=options,
-        prior=settings.widths.prior if isinstance(settings.widths, Learned) else Prior(),
+        prior=settings.widths.prior if isinstance(settings.widths, Learned) else Prior(None),
         callbacks=[callback],
         folder=scratch,
         resume=resume and scratch is not None,
@@ -195,11 +196,11 @@ def make_optimizer(model: nn.Module, training: Training) -> Optimizer:
     return Adam(groups, eps=training.eps, fused=True)
 
 
-def _columns(history: History) -> dict[str, Any]:
-    """The history as columns, of evenly spaced epochs and the one that was kept."""
+def _columns(history: History, *, learned: bool) -> dict[str, Any]:
+    """The history as columns, of evenly spaced epochs and the one that was kept; fixed widths are not repeated."""
     rows = [history[place] for place in thin(len(history), _EPOCHS_KEPT, [history.kept_epoch - 1])]
     shortened = {name: [short(row[name], 5) for row in rows] for name in ("score", "data", "width")}
-    widths = {layer: [row["widths"][layer] for row in rows] for layer in rows[0]["widths"]}
+    widths = {layer: [row["widths"][layer] for row in rows] for layer in rows[0]["widths"] if learned}
     return {"epoch": [row["epoch"] for row in rows], **shortened, "widths": widths}
 
 

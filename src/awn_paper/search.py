@@ -12,7 +12,8 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, get_args
 
-from awn.errors import ArgumentError, MissingExtraError
+from awn.basics.extra import needs_extra
+from awn.errors import ArgumentError
 
 Proposer = Literal["grid", "random", "bayes", "local"]
 Merit = tuple[float, float]
@@ -39,10 +40,8 @@ def make_proposer(kind: Proposer, widths: Sequence[int], seed: int) -> Propose:
 
 class _OptunaSearch:
     def __init__(self, kind: Proposer, widths: Sequence[int], seed: int) -> None:
-        try:
+        with needs_extra("searching widths needs Optuna", "paper", "optuna"):
             import optuna
-        except ModuleNotFoundError:
-            raise MissingExtraError('searching widths needs Optuna: pip install "awn[paper]"') from None
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         samplers: dict[str, Callable[[], Any]] = {
             "grid": lambda: optuna.samplers.GridSampler({"units": list(widths)}, seed=seed),

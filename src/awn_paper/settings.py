@@ -12,7 +12,8 @@ from typing import Any, Literal
 
 from awn.basics.plain import to_plain
 from awn.errors import ArgumentError
-from awn.training.schedule import Milestones, Plateau, Schedule
+from awn.training.options import Precision
+from awn.training.schedule import Cosine, Milestones, Plateau, Schedule, Warmup
 from awn_paper.models import Network, Widths
 
 OptimizerName = Literal["adam", "sgd"]
@@ -49,6 +50,22 @@ class Training:
         if self.milestones:
             return Milestones(self.milestones, self.factor)
         return "constant" if self.plateau is None else Plateau(self.plateau, self.factor)
+
+
+@dataclass(frozen=True)
+class OneCycle(Training):
+    """The learning rate rises over the `warmup` epochs and falls along a cosine to a hundredth.
+
+    With `precision="bfloat16"` forward passes are computed in bfloat16, which is faster where the processor has it.
+    """
+
+    warmup: int = 5
+    precision: Precision = "float32"
+
+    @property
+    def schedule(self) -> Schedule:
+        """See `Training`."""
+        return Warmup(self.warmup, Cosine(max(1, self.epochs - self.warmup)))
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ from awn.tabular.folder import load_estimator
 from awn.training import run as run_module
 from cli_cases import Run, one_sentence
 
-COMMANDS = ["fit", "predict", "inspect", "truncate", "compress", "export", "report"]
+COMMANDS = ["fit", "predict", "inspect", "truncate", "compress", "export", "report", "ui"]
 QUICK = ["--epochs", "3", "--no-compare"]
 
 
@@ -196,7 +196,7 @@ def test_fit_says_its_result_and_writes_a_model_and_a_report(run: Run) -> None:
     lines = said.err.splitlines()
     assert lines[:2] == [
         "classification of 'target' into '0', '1', '2' ('target' has 3 distinct integers from 0 to 2)",
-        "120 training rows, 30 test rows; 4 of 4 columns used, encoded as 93 inputs",
+        "120 training rows, 24 of them for validation, 30 test rows; 4 of 4 columns used, encoded as 93 inputs",
     ], "before anything is trained"
     assert re.fullmatch(r"epoch 1  loss \d+\.\d+  validation accuracy \d\.\d+  widths \d+ \d+", lines[2]), "no terminal"
     assert "\x1b" not in said.err + said.out
@@ -204,6 +204,7 @@ def test_fit_says_its_result_and_writes_a_model_and_a_report(run: Run) -> None:
     assert found == [
         "model/config.json",
         "model/model.safetensors",
+        "model/split.csv",
         "report.html",
         "report.json",
         "run/history.jsonl",
@@ -217,7 +218,7 @@ def test_json_is_the_only_thing_on_the_standard_output(run: Run, made: Path) -> 
     result = json.loads(said.out)
     assert result["task"] == "regression"
     assert list(result["scores"]) == ["adaptive", "baseline"]
-    assert (result["classes"], result["rows"]) == (None, {"train": 120, "test": 30})
+    assert (result["classes"], result["rows"]) == (None, {"train": 120, "validation": 24, "test": 30})
     assert result["columns"] == {"table": 10, "used": 10, "inputs": 215}
     assert (result["epochs"], result["stopped_early"]) == (3, False)
     assert list(result["widths"]) == ["hidden.0"]
@@ -481,7 +482,7 @@ def test_truncate_and_compress_show_what_it_costs(run: Run, made: Path) -> None:
     words = ["--data", made / "diabetes.csv", "--json"]
     half = json.loads(run("truncate", made / "diabetes", "--keep", 0.5, *words, "--out", "half").out)
     assert half["after"]["widths"]["hidden.0"] == pytest.approx(half["before"]["widths"]["hidden.0"] / 2, abs=1)
-    assert json.loads(run("inspect", "half", "--json").out)["scores"]["adaptive"] == half["after"]["score"]
+    assert json.loads(run("inspect", "half", "--json").out)["scores"]["adaptive"] == half["after"]["test_score"]
     few = json.loads(run("truncate", made / "diabetes", "--max-params", 2000, *words, "--out", "few").out)
     assert few["after"]["parameters"] <= 2000
     small = json.loads(run("compress", made / "diabetes", "--max-drop", 0.05, *words, "--out", "small").out)
@@ -612,9 +613,9 @@ BAD: dict[str, tuple[bytes, list[str]]] = {
     "binary": (bytes(range(256)) * 40, ["t.csv", "not a table"]),
     "parquet by the name of csv": (b"PAR1" + bytes(100), ["t.csv", "Parquet"]),
     "not UTF-8": (NUMBERS.replace("a,b", "größe,b", 1).encode("latin-1"), ["t.csv", "UTF-8"]),
-    "infinity": (NUMBERS.replace("\n7,", "\ninf,", 1).encode(), ["'a'", "row 7", "infinity"]),
-    "huge value": (NUMBERS.replace("\n7,", "\n1e200,", 1).encode(), ["'a'", "row 7", "1e+200"]),
-    "a word among numbers": (NUMBERS.replace("\n7,", "\nseven,", 1).encode(), ["'a'", "row 7", "'seven'"]),
+    "infinity": (NUMBERS.replace("\n7,", "\ninf,", 1).encode(), ["'a'", "line 9", "infinity"]),
+    "huge value": (NUMBERS.replace("\n7,", "\n1e200,", 1).encode(), ["'a'", "line 9", "1e+200"]),
+    "a word among numbers": (NUMBERS.replace("\n7,", "\nseven,", 1).encode(), ["'a'", "line 9", "'seven'"]),
     "ragged": (NUMBERS.replace("\n7,", "\n7,7,7,", 1).encode(), ["t.csv", "9"]),
     "text": (
         b"a,y\n" + b"".join(b"once upon a time %d,%d\n" % (i, i % 2) for i in range(80)),
@@ -658,7 +659,7 @@ WRONG_CALLS: dict[str, tuple[list[Any], str]] = {
         " --task must be 'classification' or 'regression', got 'ranking'",
     ),
     "task against the target": (["fit", "t.csv", "--target", "c", "--task", "classification"], "target 'c' has 40"),
-    "regression of words": (["fit", "t.csv", "--target", "w", "--task", "regression"], "'w', row 0"),
+    "regression of words": (["fit", "t.csv", "--target", "w", "--task", "regression"], "'w', line 2"),
     "test size": (["fit", "t.csv", "--target", "y", "--test-size", 1.5], " --test-size must lie"),
     "test size that leaves nothing": (["fit", "t.csv", "--target", "y", "--test-size", 0.001], "too few"),
     "seed": (["fit", "t.csv", "--target", "y", "--seed", -1], " --seed must be"),

@@ -85,7 +85,7 @@ def test_a_code_that_is_set_to_be_a_category_keeps_its_zeros(run: Run) -> None:
         (["--kind", "zip=word"], "The kind of column 'zip' must be number, boolean, category, date or ignored"),
         (["--ignore", "nam"], "The table has no column 'nam', whose kind is given. Did you mean 'name'?"),
         (["--ignore", "buys"], "'buys' is the target, so it has no kind."),
-        (["--kind", "name=number"], "Column 'name', row 0 (counting from 0): '0 Smith' is not a number"),
+        (["--kind", "name=number"], "Column 'name', line 2: '0 Smith' is not a number"),
     ],
 )
 def test_kinds_that_cannot_be_used_are_refused_before_training(words: list[str], says: str, run: Run) -> None:

@@ -77,6 +77,25 @@ def test_program(make: Callable[[], tuple[nn.Module, Any]], tmp_path: Path) -> N
     torch.testing.assert_close(program(example[:3]), model(example[:3]), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("make", CASES[1:])
+@pytest.mark.parametrize("any_rows", [True, False])
+def test_sequences_of_any_length(make: Callable[[], tuple[nn.Module, Any]], any_rows: bool, tmp_path: Path) -> None:
+    model, example = narrowed(make)
+    awn.export.onnx(model, tmp_path / "model.onnx", example, any_rows=any_rows, any_length=True)
+    given = {"input": example} if isinstance(example, torch.Tensor) else example
+    longer = {name: torch.cat([tensor, tensor], dim=1) for name, tensor in given.items()}
+    session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
+    got = session.run(None, {name: tensor.numpy() for name, tensor in longer.items()})[0]
+    expected = model(longer["input"]) if "input" in longer else model(**longer).logits
+    torch.testing.assert_close(torch.from_numpy(got), expected.detach(), rtol=1e-4, atol=1e-4)
+
+
+def test_a_length_that_the_model_fixes_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(awn.AwnError, match="any_length=False supports only that of the example"):
+        awn.export.onnx(nn.Linear(5, 2), tmp_path / "model.onnx", torch.randn(4, 5), any_length=True)
+    assert not list(tmp_path.iterdir())
+
+
 def test_several_outputs_at_a_fixed_number_of_rows(tmp_path: Path) -> None:
     rnn = awn.nn.AdaptiveRNN(2, 4, importance=awn.Exponential.for_units(6))
     example = torch.randn(3, 2, 2)

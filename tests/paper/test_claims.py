@@ -10,6 +10,7 @@ import pytest
 from awn_paper.claims import CLAIMS, Claim, claims_table
 from awn_paper.experiments.anneal import PRIORS, label
 from awn_paper.experiments.batch import equal_steps
+from awn_paper.experiments.text import DATASET as TRANSLATED
 from awn_paper.show import Results
 
 
@@ -65,6 +66,17 @@ def depths(usual: float) -> Results:
     return results(**{f"SpiralHard__{label}": [run(score) for score in scores] for label, scores in labels.items()})
 
 
+def translated(units: int, loss: float) -> Results:
+    """A learned width beside fixed ones of 1024 and 64 units a layer, of which the wider has the lower loss."""
+
+    def run_of(width: int, found: float) -> list[dict[str, Any]]:
+        said = {"test": {"loss": found}, "validation": {"loss": found}, "widths": {"a": width}}
+        return [{**run(0), **said, "settings": {"network": {"embedding": 8}}}]
+
+    cases = {"AWN": (units, loss), "Fixed 1024": (1024, 1.5), "Fixed 64": (64, 1.7)}
+    return results(**{f"{TRANSLATED}__{label}": run_of(*found) for label, found in cases.items()})
+
+
 # For every experiment: results by which its claim holds, and by which it does not.
 BY_EXPERIMENT = {
     "table1": (
@@ -81,6 +93,7 @@ BY_EXPERIMENT = {
     "truncate": (cut(0.986), cut(0.984)),
     "remove": (removed(13, 18, 0.6), removed(13, 19, 0.6)),
     "initialisation": (depths(60.0), depths(97.0)),
+    "text": (translated(100, 1.57), translated(110, 1.57)),
 }
 
 
@@ -133,7 +146,7 @@ def test_batches_are_compared_after_equal_steps_too() -> None:
 
 def test_numbers_stand_beside_the_verdict() -> None:
     table = claims_table(lambda name: BY_EXPERIMENT[name][1] if name in ("table1", "start") else Results(()))
-    said = {row[0]: row[3:] for row in table.rows}
+    said = {row[0]: (row[2], row[4], row[1]) for row in table.rows}
     assert said["Adaptive networks are as accurate as fixed ones"] == (
         "1 of 2: pol 98.0 / 99.0, MNIST 98.4 / 99.0 (worse)",
         "1–2 × 2",
@@ -143,13 +156,21 @@ def test_numbers_stand_beside_the_verdict() -> None:
     assert said["Deep networks need Kaiming+"] == ("–", "–", "not run")
 
 
+def test_fewer_parameters_at_a_higher_loss_do_not_count() -> None:
+    (claim,) = [claim for claim in CLAIMS if claim.experiment == "text"]
+    verdict = claim.judge(translated(10, 1.59))
+    assert verdict is not None
+    assert not verdict.holds
+    assert verdict.found == "97.8 times fewer, loss 1.59; best fixed width 1024, loss 1.50"
+
+
 def test_a_lower_loss_is_better() -> None:
-    def translated(loss: float) -> list[dict[str, Any]]:
+    def of_loss(loss: float) -> list[dict[str, Any]]:
         return [{**run(0), "test": {"loss": loss}}]
 
     (accuracy, *_) = CLAIMS
     for loss, holds in ((1.4, True), (1.6, False)):
-        verdict = accuracy.judge(results(Multi30k__AWN=translated(loss), Multi30k__Fixed=translated(1.5)))
+        verdict = accuracy.judge(results(Multi30k__AWN=of_loss(loss), Multi30k__Fixed=of_loss(1.5)))
         assert verdict is not None
         assert verdict.holds == holds
         assert f"Multi30k {loss:.2f} / 1.50" in verdict.found

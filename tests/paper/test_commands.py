@@ -44,7 +44,7 @@ def test_list_names_every_experiment(run):
     code, out, _ = run("list", "--json")
     assert code == 0
     assert list(json.loads(out)) == list(EXPERIMENTS)
-    assert len(EXPERIMENTS) == 15
+    assert len(EXPERIMENTS) == 17
     assert all(name in run("list")[1] for name in EXPERIMENTS)
 
 
@@ -87,6 +87,16 @@ def test_run_and_report(run, tmp_path):
     assert (tmp_path / "results/paper/report.html").is_file()
 
 
+def test_run_all_runs_one_experiment_after_the_other(run, tmp_path, monkeypatch):
+    few = ("start", "batch")
+    monkeypatch.setattr("awn_paper.experiments.EXPERIMENTS", {name: EXPERIMENTS[name] for name in few})
+    code, out, err = run("run", "all", "--json")
+    assert code == 0, err
+    found = {name: list((tmp_path / "results/paper" / name / "small").iterdir()) for name in few}
+    assert json.loads(out)["cases"] == sum(map(len, found.values()))
+    assert all(found.values())
+
+
 def test_run_gives_its_runs_to_ray(run, tmp_path, monkeypatch):
     """What Ray itself makes of them is tested in test_protocol.py, and for the command `awn fit` in test_many.py."""
     addresses = []
@@ -110,6 +120,9 @@ def test_run_gives_its_runs_to_ray(run, tmp_path, monkeypatch):
     [
         (["run", "table2"], "no experiment is called 'table2'. There are: table1, retrain"),
         (["run", "table1", "--only", "ImageNet"], "no case has the data set 'ImageNet'. There are: DoubleMoon"),
+        (["run", "all", "--only", "Spiral"], "--only and --case choose among the cases of one experiment"),
+        (["run", "table1", "--case", "Wide*"], "no case has a label that matches 'Wide*'. There are: 'AWN', 'Fixed'."),
+        (["run", "start", "--profile", "long"], "start has no long profile"),
         (["run", "table1", "--profile", "large"], "large"),
         (["run", "table1", "--seeds", "0"], "greater than or equal to 1"),
         (["run", "table1", "--ray", "local", "--workers", "2"], "--workers cannot be combined with --ray"),

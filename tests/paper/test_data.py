@@ -289,6 +289,12 @@ def test_mnist_is_read_and_permuted_the_same_way_for_all(folder, monkeypatch):
         assert torch.equal(one.y, other.y)
     order = [(column == plain.train.x.flatten(1).T).all(1).nonzero()[0, 0] for column in permuted.train.x.flatten(1).T]
     assert torch.equal(plain.test.x.flatten(1)[:, torch.stack(order)], permuted.test.x.flatten(1))
+    pixels_of, part = load("MNIST pixels"), load("PMNIST (10,000 images)")
+    assert torch.equal(pixels_of.test.x, plain.test.x.flatten(1).float() / 255)
+    assert torch.equal(part.test.x, permuted.test.x)
+    rows = {tuple(row.flatten().tolist()) for row in permuted.train.x}
+    assert 0 < len(part.train.y) < len(permuted.train.y)
+    assert all(tuple(row.flatten().tolist()) in rows for row in part.train.x)
 
 
 def test_cifar_is_read_plane_after_plane(folder):
@@ -357,7 +363,7 @@ def test_the_widths_of_layers_on_graphs_run_and_are_shown(folder, monkeypatch, t
     """The experiment that the others' tests on the plane leave out."""
     put_graphs(folder, monkeypatch, "NCI1", node_labels=True)
     layers, show = EXPERIMENTS["layers"]
-    protocol = layers.small.only("NCI1")
+    protocol = layers.small.part("NCI1")
     run_here(layers, tiny(replace(protocol, cases=protocol.cases[:2])), tmp_path / "results")
     shown = show(Results(tuple(Store(tmp_path / "results").outcomes(layers, "small"))))
     rows = {row[0]: row[1:] for row in shown[0].rows}
@@ -411,3 +417,15 @@ def test_tokens_that_are_never_seen_in_training_become_one(folder, monkeypatch):
     assert data.outputs == 3 + 2  # a, b and the end; unknown and padding
     assert data.validation.x[0, :3].tolist() == [2, 0, 3]
     assert data.padding == 4
+
+
+def test_short_text_has_only_short_pairs_and_frequent_tokens(folder, monkeypatch):
+    """Of sentences of 1 to 4 letters and two ends, those of at most 4 tokens; b and the ends are the most frequent."""
+    put_text(folder, monkeypatch)
+    monkeypatch.setattr(text, "SHORT", 4)
+    monkeypatch.setattr(text, "FREQUENT", 2)
+    data = load("Multi30k (short)")
+    assert len(data.train.y) == 4  # of 12: a, bb
+    assert data.outputs == 2 + 2
+    assert data.train.x[0].tolist() == [1, 2, 1, 3, 1, 0, 0]
+    assert data.train.y[0].tolist() == [0, 0, 1]

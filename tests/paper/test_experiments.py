@@ -14,9 +14,9 @@ import pytest
 from awn.core.families import Exponential
 from awn_paper import document as paper_document
 from awn_paper.document import _results, write_document
-from awn_paper.experiments import EXPERIMENTS, find_experiment
+from awn_paper.experiments import EXPERIMENTS, find_experiment, find_experiments
 from awn_paper.pictures import picture
-from awn_paper.protocol import Experiment, Protocol
+from awn_paper.protocol import PROFILES, Experiment, Protocol
 from awn_paper.show import Plot, Results, Series, Table
 from awn_paper.store import Store
 from paper_cases import run_here, tiny
@@ -106,7 +106,7 @@ def test_the_report_has_every_experiment_with_the_papers_figures_and_ours(root, 
     assert content.count("<section") == 1 + len(EXPERIMENTS)  # the claims come first
     assert text.index("## The claims") < text.index("## Table 1")
     assert "| Deep networks need Kaiming+ |" in text
-    assert "anneal-width-small" in content
+    assert "anneal-width" in content
 
 
 def test_pictures_come_as_png_too(root, tmp_path):
@@ -114,7 +114,7 @@ def test_pictures_come_as_png_too(root, tmp_path):
         shutil.copytree(root / name, tmp_path / "found" / name)
     write_document(tmp_path / "found", tmp_path / "paper.md", tmp_path / "images", tmp_path / "page.html", png=True)
     kinds = {kind: {path.stem for path in (tmp_path / "images").glob(f"*.{kind}")} for kind in ("svg", "png")}
-    assert kinds["svg"] == kinds["png"] >= {"remove-first-small", "remove-each-small"}
+    assert kinds["svg"] == kinds["png"] >= {"remove-first", "remove-each"}
 
 
 def test_the_document_says_what_the_results_say(tmp_path):
@@ -152,8 +152,9 @@ def test_fixed_plus_has_the_mean_width_that_was_learned(root):
         assert set(plus[0]["widths"].values()) == {round(sum(layers) / len(layers))}
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
-@pytest.mark.parametrize("profile", ["paper", "small"])
+@pytest.mark.parametrize(
+    ("profile", "name"), [(profile, e.name) for profile in PROFILES for e in find_experiments("all", profile)]
+)
 def test_a_profile_says_what_it_is_and_names_each_case_once(name, profile):
     protocol = find_experiment(name).protocol(profile)
     assert protocol.says.endswith(".")
@@ -184,7 +185,7 @@ def copied(root: Path, to: Path) -> Path:
 def test_claims_go_by_the_papers_protocol_only_where_all_of_a_data_set_was_run(root, tmp_path):
     found = copied(root, tmp_path / "found")
     (found / "notes").mkdir(exist_ok=True)
-    (found / "notes" / "table1.md").write_text("About the small profile.")
+    (found / "notes" / "table1.md").write_text("About Table 1.")
     small, exact = found / "table1" / "small", found / "table1" / "paper"
     exact.mkdir()
 
@@ -203,7 +204,7 @@ def test_claims_go_by_the_papers_protocol_only_where_all_of_a_data_set_was_run(r
         write_document(found, tmp_path / "paper.md", tmp_path / "images", tmp_path / "page.html")
         text = (tmp_path / "paper.md").read_text()
         claim[label] = next(line for line in text.splitlines() if "as accurate as fixed" in line)
-        assert text.count("About the small profile.") == 1
+        assert text.count("About Table 1.") == 1
         assert all(name in claim[label] for name in ("DoubleMoon", "Spiral ", "SpiralHard"))
     assert "Spiral 12.3" not in claim["awn"], "half of it is there"
     assert "Spiral 12.3 / 12.3" in claim["fixed"]

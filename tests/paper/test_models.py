@@ -16,9 +16,10 @@ from awn_paper import run as run_module
 from awn_paper.data.dataset import Dataset
 from awn_paper.data.graphs import pack
 from awn_paper.models import GIN, MLP, RNN, Fixed, Learned, ResNet20, Transformer, build
+from awn_paper.models import mlp as mlp_module
 from awn_paper.models.resnet import Prepare, _shifted_and_flipped
 from awn_paper.run import Job, layer_widths, loss_of, train
-from awn_paper.settings import Settings, Training
+from awn_paper.settings import OneCycle, Settings, Training
 
 LEARNED = Learned(Exponential(rate=0.2, scale="mass"))
 PADDING = 9
@@ -85,7 +86,8 @@ def test_every_perceptron_inside_has_the_width_that_is_asked_for(network, data, 
     found = data()
     fixed, learned = build(network, found, Fixed(5)), build(network, found, LEARNED)
     assert list(layer_widths(fixed).values()) == [5] * layers
-    assert awn.widths(fixed) == {}
+    if not isinstance(network, MLP):  # its fixed widths are those of a family that does not change
+        assert awn.widths(fixed) == {}
     assert list(awn.widths(learned).values()) == [12] * layers
     if not isinstance(network, MLP):  # an AdaptiveMLP, with names of its own
         assert layer_widths(learned).keys() == layer_widths(fixed).keys()
@@ -113,6 +115,29 @@ def test_an_adaptive_network_becomes_a_plain_one_of_the_same_function(network, d
     plain = awn.finalize(model)
     torch.testing.assert_close(plain(found.test.x), model(found.test.x), rtol=1e-4, atol=1e-5)
     assert not awn.advanced.find_groups(plain)
+
+
+def test_images_train_over_one_cycle_in_bfloat16(monkeypatch):
+    found = images()
+    monkeypatch.setattr(run_module, "load", lambda name, fold: found)
+    training = OneCycle(3, 16, optimizer="sgd", lr=0.1, momentum=0.9, warmup=1, precision="bfloat16")
+    record = train(Job(Settings("images", ResNet20(), LEARNED, training), 0, final=True))
+    assert record["settings"]["training"]["kind"] == "OneCycle"
+    assert record["history"]["data"][-1] < record["history"]["data"][0]
+
+
+def test_a_fixed_perceptron_trains_as_a_plain_one_does(monkeypatch):
+    """Without autograd or with it: the same scores up to rounding, and widths that stay."""
+    found = points()
+    monkeypatch.setattr(run_module, "load", lambda name, fold: found)
+    job = Job(Settings("points", MLP(layers=2), Fixed(6), Training(20, 16, lr=0.02)), 0, final=True)
+    by_hand = train(job)
+    monkeypatch.setattr(mlp_module, "fixed_without_autograd", lambda plain, activation: plain)
+    plain = train(job)
+    assert list(by_hand["widths"].values()) == list(plain["widths"].values()) == [6, 6]
+    assert by_hand["parameters"] == plain["parameters"]
+    assert by_hand["history"]["widths"] == {}
+    assert by_hand["history"]["data"] == pytest.approx(plain["history"]["data"], rel=1e-3)
 
 
 def test_no_hidden_layer_is_a_linear_model():

@@ -25,7 +25,7 @@ from awn_paper.models import MLP, Fixed, Learned, LearnedInOrder, build
 from awn_paper.protocol import Case, Experiment, Finished, OfTotal, Protocol, Retrained, Searched, Stages, best_of
 from awn_paper.run import Job, Record, train
 from awn_paper.search import make_proposer
-from awn_paper.settings import Settings, Training, fingerprint
+from awn_paper.settings import OneCycle, Settings, Training, fingerprint
 from awn_paper.store import Store, slug
 from awn_paper.sweep import SweepError, make
 from paper_cases import run_here, run_with
@@ -310,6 +310,15 @@ def test_the_learning_rate_falls_at_milestones_or_on_plateaus_and_not_by_both():
         TINY.change(milestones=(1,), plateau=2)
 
 
+def test_one_cycle_rises_and_falls():
+    schedule = OneCycle(6, warmup=2).schedule
+    rates = [schedule.relative_rate([0.0] * epoch) for epoch in range(7)]
+    assert rates.index(max(rates)) == 2
+    assert rates[:3] == sorted(rates[:3])
+    assert rates[2:] == sorted(rates[2:], reverse=True)
+    assert rates[-1] == pytest.approx(0.01)
+
+
 # Sweeps
 
 
@@ -379,9 +388,25 @@ def test_jobs_are_equal_if_their_files_have_the_same_name():
 
 def test_a_protocol_can_be_cut_to_one_data_set():
     protocol = Protocol((Case("a", (TINY,)), Case("a", (TINY.change(dataset="Spiral"),))), 1, "tiny.")
-    assert protocol.only("spiral").datasets == ("Spiral",)
+    assert protocol.part("spiral").datasets == ("Spiral",)
     with pytest.raises(ArgumentError, match="There are: DoubleMoon, Spiral"):
-        protocol.only("MNIST")
+        protocol.part("MNIST")
+
+
+def test_a_protocol_can_be_cut_to_labels_that_match():
+    protocol = Protocol(tuple(Case(label, (TINY,)) for label in ("relu, rate 1", "relu, rate 2", "tanh")), 1, "tiny.")
+    assert [case.label for case in protocol.part(label="relu, *").cases] == ["relu, rate 1", "relu, rate 2"]
+    with pytest.raises(ArgumentError, match=r"matches 'elu'\. There are: 'relu, rate 1', 'relu, rate 2', 'tanh'"):
+        protocol.part(label="elu")
+
+
+def test_a_selection_of_few_epochs_leaves_the_final_runs_their_own():
+    grid = TINY.vary(units=(4, 8))
+    case = Case("Fixed", grid, selected_in=1)
+    asked, outcome = play(case.stages(2), lambda job: float(job.settings.widths.units))
+    assert [job.settings for job in asked[0]] == [settings.change(epochs=1) for settings in grid]
+    assert [job.settings for job in asked[1]] == [grid[1]] * 2
+    assert outcome.chosen == grid[1]
 
 
 def test_outcomes_come_back_with_their_records(tmp_path):

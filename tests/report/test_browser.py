@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 import shutil
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from awn.report import ReportData, write_comparison, write_report
-from report_cases import classified, regressed, vast
+from awn.report import ReportData, Residuals, write_comparison, write_report
+from awn.report.server import RunServer
+from report_cases import classified, regressed, tabled, vast
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -70,6 +73,8 @@ def browser() -> Iterator[Any]:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("reports")
     write_report(made / "classification.html", classified())
+    write_report(made / "table.html", tabled())
+    write_report(made / "dense.html", dense())
     write_report(made / "vast.html", vast_with_markup())
     write_comparison(made / "comparison.html", [classified(), classified(), regressed()])
     return made
@@ -78,6 +83,104 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def opened(browser: Any, folder: Path) -> Opened:
     return Opened(browser, folder / "classification.html")
+
+
+def dense() -> ReportData:
+    """More rows than dots can show, so that their plots are heat maps."""
+    actual = [number / 9 for number in range(3000)]
+    return ReportData("t", "regression", "R²", residuals=Residuals(actual, [value**0.99 for value in actual]))
+
+
+DRAWN = "p => p.querySelector('.scatterlayer path, .heatmaplayer image')"
+
+
+def every_plot_is_drawn(opened: Opened) -> bool:
+    return bool(opened.asks(f"[...document.querySelectorAll('.plot')].every({DRAWN})"))
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (1280, "dark"), (360, "light")])
+def test_a_report_on_a_table_is_drawn_whole_and_breaks_no_policy(
+    browser: Any, folder: Path, width: int, scheme: str, tmp_path: Path
+) -> None:
+    """Without scrolling: a screenshot of the full page and a print have every plot."""
+    opened = Opened(browser, folder / "table.html", width, scheme)
+    assert opened.asks("scrollY") == 0
+    assert every_plot_is_drawn(opened)
+    assert opened.asks("document.querySelectorAll('.plot').length") == 16
+    assert opened.asks("document.querySelectorAll('#columns svg').length") == 4  # two bars and two histograms
+    assert fits(opened)
+    assert opened.wrong == [], "the policy allows all that the page needs"
+    opened.page.screenshot(path=tmp_path / "table.png", full_page=True)
+
+
+def test_the_first_thing_on_the_page_is_the_answer_and_then_the_curve(browser: Any, folder: Path) -> None:
+    opened = Opened(browser, folder / "table.html")
+    answer, curve = (opened.page.locator(place).bounding_box() for place in (".answer", "[data-figure=sizes]"))
+    assert answer is not None
+    assert curve is not None
+    assert answer["y"] < curve["y"] < 800, "both are on the first screen"
+    assert "22 units are enough" in opened.page.locator(".answer").inner_text()
+
+
+def test_heat_maps_of_many_rows_break_no_policy(browser: Any, folder: Path) -> None:
+    opened = Opened(browser, folder / "dense.html")
+    assert every_plot_is_drawn(opened)
+    assert opened.wrong == []
+
+
+def test_paper_has_every_plot(browser: Any, folder: Path, tmp_path: Path) -> None:
+    opened = Opened(browser, folder / "table.html")
+    opened.asks(
+        f"addEventListener('beforeprint', () => {{ whole = [...document.querySelectorAll('.plot')].every({DRAWN}) }})"
+    )
+    opened.page.pdf(path=tmp_path / "table.pdf", format="A4", print_background=True)
+    assert opened.asks("whole")
+
+
+def test_runs_are_listed_opened_and_compared(browser: Any, tmp_path: Path) -> None:
+    for seed in (0, 1):
+        data = dataclasses.replace(tabled(), settings={**tabled().settings, "seed": seed})
+        store(tmp_path / f"run-{seed}", data, seed)
+    with RunServer(tmp_path, port=0) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            page = browser.new_page(viewport={"width": 360, "height": 800})
+            wrong: list[str] = []
+            page.on("console", lambda message: wrong.append(message.text))
+            page.goto(server.url)
+            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+            for box in page.get_by_role("checkbox").all():
+                box.check()
+            page.get_by_role("button").click()
+            page.wait_for_selector("html[data-drawn]", state="attached", timeout=30_000)
+            assert "0.966 ± 0.000" in page.locator("#means").inner_text()
+            assert page.locator("#folders").inner_text().count("run-1") == 1
+            page.go_back()
+            page.get_by_role("link").first.click()
+            page.wait_for_selector("html[data-drawn]", state="attached", timeout=30_000)
+            assert page.locator(".answer").inner_text() == tabled().answer
+            assert wrong == []
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def store(folder: Path, data: ReportData, seed: int) -> None:
+    """A run's folder, as far as the list of runs reads it."""
+    summary = {
+        "table": "spiral.csv",
+        "target": "arm",
+        "score_name": "accuracy",
+        "scores": {"adaptive": 0.966},
+        "widths": {"hidden.0": 22},
+        "parameters": 198,
+        "seconds": 3.2,
+        "from": {"date": "2026-01-01", "seed": seed},
+    }
+    folder.mkdir()
+    (folder / "summary.json").write_text(json.dumps(summary), encoding="utf-8")
+    (folder / "report.json").write_text(json.dumps(data.to_json()), encoding="utf-8")
 
 
 def vast_with_markup() -> ReportData:
@@ -90,8 +193,7 @@ def test_it_draws_every_figure_and_asks_for_nothing(opened: Opened, tmp_path: Pa
     assert opened.wrong == []
     assert len(opened.requests) == 1  # the file itself
     assert opened.asks("document.querySelectorAll('.plot').length") == 11
-    drawn = "p => p.querySelector('.scatterlayer path, .heatmaplayer image')"
-    assert opened.asks(f"[...document.querySelectorAll('.plot')].every({drawn})")
+    assert every_plot_is_drawn(opened)
     assert opened.asks("document.querySelectorAll('path[d*=NaN]').length") == 0
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import dataclasses
 import gzip
+import hashlib
 import json
 import math
 import re
@@ -19,11 +20,16 @@ from plotly.offline import get_plotlyjs
 
 from awn.errors import ArgumentError, MissingExtraError
 from awn.report import Confusion, LayerCurve, ReportData, Residuals, TruncationPoint, write_comparison, write_report
-from report_cases import EPOCHS, KEEPS, classified, regressed, vast
+from report_cases import EPOCHS, KEEPS, classified, regressed, tabled, vast
 
 NASTY = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\"'&amp; $title ${x} %{x}"
-COMMON = ["widths", "learning", "importance", "truncation", "activations"]
-FACTS = ["settings", "environment", "notes"]
+FACTS = ["settings", "environment"]
+NETWORK = ["truncation", "importance", "activations"]
+
+
+def in_order(errors: str) -> list[str]:
+    """The sections of a run on the spiral."""
+    return ["notes", "learning", "widths", errors, *NETWORK, *FACTS]
 
 
 class Page(HTMLParser):
@@ -72,8 +78,64 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Page:
 
 
 def test_sections_stand_in_their_order(page: Page, tmp_path: Path) -> None:
-    assert page.ids("section") == [*COMMON, "confusion", *FACTS]
-    assert page_of(regressed(), tmp_path).ids("section") == [*COMMON, "residuals", *FACTS]
+    assert page.ids("section") == in_order("confusion")
+    assert page_of(regressed(), tmp_path).ids("section") == in_order("residuals")
+
+
+def test_a_report_on_a_table_answers_first(tmp_path: Path) -> None:
+    """What to act on comes before the network: sizes, models, notes, columns, training, calibration, hard rows."""
+    found = page_of(tabled(), tmp_path)
+    first = ["sizes", "leaders", "notes", "columns", "learning", "widths", "calibration", "confusion", "hard-rows"]
+    assert found.ids("section") == [*first, *NETWORK, *FACTS]
+    headings = [name for name, attributes in found.elements if name == "h1" or attributes.get("class") == "answer"]
+    assert headings == ["h1", "p"]
+    assert tabled().answer in found.words
+
+
+def test_score_against_size_shows_the_kept_point_and_the_others_with_intervals(tmp_path: Path) -> None:
+    curve = tabled().size_curve
+    assert curve is not None
+    found = page_of(tabled(), tmp_path).figures["sizes"]
+    named = {trace["name"]: trace for trace in found["data"] if trace.get("showlegend") is not False}
+    assert named["cut to a size"]["x"] == [point.units for point in curve.points]
+    assert named["cut to a size"]["y"] == pytest.approx([point.score for point in curve.points])
+    assert named["kept"]["x"] == [curve.points[curve.chosen].units]
+    assert named["kept"]["error_y"]["arrayminus"] == pytest.approx([0.03])
+    assert set(named["gradient boosting"]["y"]) == {0.95}  # it has no units: a line across
+    (mark,) = found["layout"]["shapes"]
+    assert mark["x0"] == curve.points[curve.chosen].units
+
+
+def test_names_of_columns_and_models_cannot_break_out(tmp_path: Path) -> None:
+    data = tabled(NASTY)
+    found = page_of(data, tmp_path)
+    assert NASTY in found.words
+    assert found.count("img") == 0
+    assert {"content", "plotly", "program"} == set(found.scripts)
+
+
+def test_the_policy_allows_the_pages_own_programs_and_style_by_their_hashes(page: Page) -> None:
+    policy = next(str(a["content"]) for _, a in page.elements if a.get("http-equiv") == "Content-Security-Policy")
+    allowed = dict(part.strip().split(" ", 1) for part in policy.split(";"))
+    style = re.search("<style>(.*?)</style>", page.source, re.DOTALL)
+    assert style is not None
+    plotly = gzip.decompress(base64.b64decode(page.scripts["plotly"])).decode()
+    wanted = {"script-src": [page.scripts["program"], plotly], "style-src": [style[1], ""]}
+    for directive, contents in wanted.items():
+        hashes = [base64.b64encode(hashlib.sha256(one.encode()).digest()).decode() for one in contents]
+        assert allowed[directive].split() == [f"'sha256-{one}'" for one in hashes]
+    assert "'unsafe-inline'" not in policy
+    assert allowed["default-src"] == "'none'"
+
+
+def test_many_rows_are_all_counted(tmp_path: Path) -> None:
+    actual = [number / 7 for number in range(5000)]
+    residuals = Residuals(actual, [value + (place % 5) for place, value in enumerate(actual)])
+    found = page_of(ReportData("t", "regression", "R²", residuals=residuals), tmp_path)
+    for key in ("predicted", "residuals"):
+        cells = found.figures[key]["data"][0]["text"]
+        assert sum(int(cell.replace(",", "")) for row in cells for cell in row) == 5000
+    assert any("All 5,000 rows" in words for words in found.words)
 
 
 def test_every_figure_has_a_place_that_says_what_it_shows(page: Page) -> None:
@@ -177,7 +239,7 @@ MISSING: dict[str, tuple[dict[str, Any], list[str]]] = {
     "truncation": ({"truncation": []}, ["truncation"]),
     "activations": ({"activations": {}}, ["activations"]),
     "confusion": ({"confusion": None}, ["confusion"]),
-    "facts": ({"settings": {}, "environment": {}, "notes": []}, FACTS),
+    "facts": ({"settings": {}, "environment": {}, "notes": []}, [*FACTS, "notes"]),
 }
 
 
@@ -185,7 +247,7 @@ MISSING: dict[str, tuple[dict[str, Any], list[str]]] = {
 def test_what_is_missing_leaves_its_section_out(case: str, tmp_path: Path) -> None:
     parts, gone = MISSING[case]
     found = page_of(dataclasses.replace(classified(), **parts), tmp_path)
-    assert found.ids("section") == [key for key in [*COMMON, "confusion", *FACTS] if key not in gone]
+    assert found.ids("section") == [key for key in in_order("confusion") if key not in gone]
 
 
 def test_a_report_of_nothing_is_a_page(tmp_path: Path) -> None:
@@ -256,7 +318,7 @@ def test_residuals_leave_out_what_is_not_finite(tmp_path: Path) -> None:
     residuals = Residuals([1.0, 2.0, math.nan], [1.5, 1.0, 3.0])
     found = page_of(ReportData("t", "regression", "R²", residuals=residuals), tmp_path)
     assert found.figures["residuals"]["data"][0]["y"] == [-0.5, 1.0]
-    assert any("2 of 3 rows are drawn" in words for words in found.words)
+    assert any("2 of 3 rows have finite values" in words for words in found.words)
 
 
 def test_words_that_utf8_cannot_hold_are_replaced(tmp_path: Path) -> None:

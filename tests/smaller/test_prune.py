@@ -57,6 +57,20 @@ def copy_units_(model: nn.Module) -> None:
                 axis.tensor.narrow(axis.dim, size, size).copy_(axis.tensor.narrow(axis.dim, 0, size))
 
 
+@pytest.mark.parametrize(("numbers", "passes"), [(2**26, 1), (1, 2)])
+def test_layers_that_fit_into_memory_share_a_pass_over_the_data(
+    numbers: int, passes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, x = adapted("mlp")
+    reference = Reference.of(model, x)
+    runs: list[nn.Module] = []
+    monkeypatch.setattr("awn.smaller.weakest._MOST_NUMBERS", numbers)
+    with model.register_forward_hook(lambda module, args, result: runs.append(module)):
+        found = weakest_units(model, reference, {"0": 4, "2": 3})
+    assert len(runs) == passes * len(reference.fitted)
+    assert {name: len(units) for name, units in found.items()} == {"0": 4, "2": 3}
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_the_others_make_up_for_copies_of_them(name: str) -> None:
     model, x = adapted(name)

@@ -386,6 +386,13 @@ def test_many_rows_are_sampled() -> None:
     assert sum(batch.rows for batch in read_batches(endless, "repair")) == 8200
 
 
+@pytest.mark.parametrize(("units", "used"), [(20, 4 * 8192), (1400, 2**35 // 1400**2), (4200, 8192)])
+def test_layers_that_read_few_numbers_use_more_positions(units: int, used: int) -> None:
+    model = awn.AdaptiveMLP(IN, 1, importance=awn.Exponential.for_units(units, scale="unit"), block=1)
+    reference = Reference.of(model, torch.randn(10, 2, IN))
+    assert reference.positions["output"] == -(-used // len(reference.fitted))
+
+
 def test_moments_of_a_network_serve_every_prefix() -> None:
     """One pass over the data: the solution for a prefix is that of the network cut there."""
     model, x = build("1 layer", units=20, block=1), torch.randn(200, IN, dtype=torch.float64)

@@ -301,8 +301,8 @@ def test_the_score_of_an_epoch_is_r2(targets: int, weighted: bool) -> None:
     weight = torch.rand(20) + 0.1 if weighted else None
     linear = nn.Linear(2, targets)
     expected = r2_score(y, linear(x).detach(), sample_weight=weight)
-    assert estimators._r2(linear, Data(x, y, weight)) == pytest.approx(expected, rel=1e-5)
-    assert estimators._r2(linear, Data(x, torch.ones(20, targets), weight)) == 0.0, "nothing to explain"
+    assert estimators.r_squared(linear, Data(x, y, weight)) == pytest.approx(expected, rel=1e-5)
+    assert estimators.r_squared(linear, Data(x, torch.ones(20, targets), weight)) == 0.0, "nothing to explain"
 
 
 def test_several_targets_at_once() -> None:

@@ -20,10 +20,11 @@ import awn
 from awn.errors import ArgumentError, MissingExtraError
 from awn.export import onnx_bytes, program_bytes
 from awn.export.check import ExportError, check_same
-from awn.tabular import exporting
+from awn.tabular import table_network
 from awn.tabular.estimators import AdaptiveClassifier, AdaptiveRegressor
 from awn.tabular.exporting import export_model
 from awn.tabular.folder import save_estimator
+from awn.tabular.table_network import MatrixNetwork
 
 FEW: dict[str, Any] = {"units": 12, "epochs": 3, "lr": 0.01, "random_state": 0}
 
@@ -50,7 +51,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, An
     for name, make, (X, y) in (
         ("classifier", AdaptiveClassifier, iris()),
         ("regressor", AdaptiveRegressor, diabetes()),
-        ("mixed", AdaptiveClassifier, (iris()[0].assign(shop=["north", "south", "east"] * 50), iris()[1])),
+        ("mixed", AdaptiveClassifier, mixed()),
     ):
         estimator = make(**FEW, batch_norm=name == "regressor").fit(X, y)
         folder = tmp_path_factory.mktemp(name)
@@ -76,14 +77,64 @@ def test_onnx_takes_the_tables_own_columns_missing_values_too(name: str, models:
         assert out == pytest.approx(expected(estimator, rows), rel=1e-4, abs=1e-4)
 
 
-def test_a_mixed_table_is_exported_from_its_encoded_columns(models: Any, tmp_path: Path) -> None:
+def mixed() -> tuple[pd.DataFrame, pd.Series]:
+    """Categories with missing, rare and blank-padded levels, dates with hours, truth values and written numbers."""
+    X, y = iris()
+    shops = np.resize(np.array(["north", "south", None, " east", "?"], dtype=object), len(X))
+    when = pd.Series(pd.date_range("2019-12-30 05:00", periods=len(X), freq="31h"))
+    when[::11] = pd.NaT
+    towns = [f"town {number % 60}" for number in range(len(X))]  # more levels than have an input of their own
+    pay = [f"${1000 + 70 * number % 3000:,}" for number in range(len(X))]
+    return X.assign(shop=shops, when=when, town=towns, pay=pay, open=["yes", "no"] * (len(X) // 2)), y
+
+
+def column_inputs(session: Any, X: pd.DataFrame) -> dict[str, np.ndarray]:
+    """The table as a user without awn would pass it: words, numbers, and days since 1970."""
+    own = X.assign(
+        when=(X["when"] - pd.Timestamp(0)) / pd.Timedelta(days=1),
+        pay=X["pay"].str.replace(r"[$,]", "", regex=True).astype(float),
+        open=(X["open"] == "yes").astype(float),
+        shop=X["shop"].str.strip(),
+    )
+    inputs = {}
+    for given in session.get_inputs():
+        text = given.type == "tensor(string)"
+        column = own[given.name].fillna("").astype(object) if text else own[given.name].astype(float)
+        inputs[given.name] = column.to_numpy()[:, None]
+    return inputs
+
+
+def test_onnx_of_a_mixed_table_takes_words_and_numbers_by_column(models: Any, tmp_path: Path) -> None:
     folder, estimator, X = models["mixed"]
     said = export_model(folder, tmp_path / "model.onnx", "onnx")
-    assert "the encoded columns as float32" in said
-    assert "Output: the probabilities of '0', '1', '2'." in said
+    assert "strings for 'shop', 'town'" in said
+    assert "days since 1970-01-01 for 'when'" in said
+    assert "the probabilities of '0', '1', '2'" in said
     session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
-    out = session.run(None, {"input": estimator.encode(X)})[0]
+    assert {given.name for given in session.get_inputs()} == set(X.columns)
+    unseen = X.assign(shop="nowhere", town="elsewhere")
+    for rows in (X, X.head(1), unseen, X.assign(when=pd.NaT, moment=np.nan)):
+        out = session.run(None, column_inputs(session, rows))[0]
+        assert out == pytest.approx(expected(estimator, rows), abs=1e-4)
+
+
+def test_torch_export_of_a_mixed_table_takes_its_encoded_columns(models: Any, tmp_path: Path) -> None:
+    folder, estimator, X = models["mixed"]
+    assert "the encoded columns as float32" in export_model(folder, tmp_path / "model.pt2", "torch")
+    program = torch.export.load(tmp_path / "model.pt2").module()
+    out = program(torch.from_numpy(estimator.encode(X))).detach().numpy()
     assert out == pytest.approx(expected(estimator, X), abs=1e-5)
+
+
+@pytest.mark.parametrize("name", ["output", "numbers"])
+def test_a_table_of_words_alone_is_exported_whatever_its_column_is_called(name: str, tmp_path: Path) -> None:
+    X = pd.DataFrame({name: ["a", "b", "c", "b"] * 20})
+    estimator = AdaptiveRegressor(**FEW).fit(X, np.arange(80.0) % 4)
+    save_estimator(estimator, tmp_path / "model")
+    export_model(tmp_path / "model", tmp_path / "model.onnx", "onnx")
+    session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
+    out = session.run(None, {name: X.to_numpy(dtype=object)})[0]
+    assert out == pytest.approx(expected(estimator, X), rel=1e-4)
 
 
 def test_torch_export_needs_no_awn(models: Any, tmp_path: Path) -> None:
@@ -121,11 +172,11 @@ def test_what_cannot_be_written_is_refused(models: Any, tmp_path: Path) -> None:
 def test_an_onnx_file_that_computes_something_else_is_refused(
     models: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mixed = exporting.TableNetwork(models["mixed"][1])
+    mixed = MatrixNetwork(models["mixed"][1])
     other = onnx_bytes(mixed, mixed.example_rows(3))
-    wrong = exporting.TableNetwork(models["classifier"][1])
+    wrong = MatrixNetwork(models["classifier"][1])
     with torch.no_grad():
-        wrong.network[0].bias += 0.5
+        wrong.output.network[0].bias += 0.5
     content = onnx_bytes(wrong, wrong.example_rows(4))
     old = tmp_path / "model.onnx"
     old.write_bytes(b"the old one")
@@ -140,10 +191,11 @@ def test_a_wrong_way_from_columns_to_inputs_is_refused(
     models: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The check is against the estimator, so an encoding that differs from its own is noticed."""
-    monkeypatch.setattr(exporting.TableNetwork, "_encode", lambda self, x: torch.zeros(len(x), self.width))
-    monkeypatch.setattr(exporting.TableNetwork, "width", len(models["regressor"][1].preprocessor_.feature_names), False)
-    with pytest.raises(ExportError, match="computes something different"):
-        export_model(models["regressor"][0], tmp_path / "model.onnx", "onnx")
+    right = table_network._Numbers.forward
+    monkeypatch.setattr(table_network._Numbers, "forward", lambda self, x: 0.5 * right(self, x))
+    for name in ("regressor", "mixed"):
+        with pytest.raises(ExportError, match="computes something different"):
+            export_model(models[name][0], tmp_path / "model.onnx", "onnx")
     assert not list(tmp_path.iterdir())
 
 

@@ -47,7 +47,7 @@ def check_all_made(said: Said) -> dict[str, Any]:
         # of two numbers, the standard deviation is their distance over the root of two
         std = told["tables"][table]["scores"]["adaptive"]["std"]
         assert std == pytest.approx(abs(scores[0] - scores[1]) / 2**0.5)
-        assert f"{name}.csv, seed 1" in Path("many/comparison.html").read_text()
+        assert f"{name}.csv: target, seed 1" in Path("many/comparison.html").read_text()
     return told
 
 

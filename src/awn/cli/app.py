@@ -17,6 +17,8 @@ from awn.cli.fit import fit
 from awn.cli.model import compress, export, inspect, predict, truncate
 from awn.cli.output import err
 from awn.cli.report import report
+from awn.cli.streams import print_anything
+from awn.cli.ui import ui
 from awn.errors import AwnError
 
 # Torch's own words, in a RuntimeError.
@@ -33,7 +35,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
-for command in (fit, predict, inspect, truncate, compress, export, report):
+for command in (fit, predict, inspect, truncate, compress, export, report, ui):
     app.command(cls=AwnCommand)(command)
 # Other packages may add commands, each a function or a Typer: awn_paper adds `paper` and `bench`.
 for point in sorted(entry_points(group="awn.commands"), key=lambda point: point.name):
@@ -61,6 +63,7 @@ def options(
 
 def main() -> None:
     """Run the command line; errors of awn, of the file system and of memory end it with one sentence and code 2."""
+    print_anything()
     # A request to end is treated like Ctrl-C: `awn fit` says how to resume.
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:

@@ -12,7 +12,7 @@ from awn.cli.arguments import AsJson, Ignore, Kind, Quiet, column_kinds
 from awn.cli.config import read_config
 from awn.cli.folders import run_folder
 from awn.cli.many import Execution, check_workers, fit_many
-from awn.cli.output import err, out, print_json, print_table, say
+from awn.cli.output import err, out, print_json, print_table, say, score_text
 from awn.errors import RankError
 
 if TYPE_CHECKING:
@@ -25,9 +25,7 @@ def fit(
     tables: Annotated[list[Path], typer.Argument(help="One or more CSV, TSV or Parquet files, compressed or not.")],
     target: Annotated[str, typer.Option(help="Column to predict.")],
     out_folder: Annotated[Path | None, typer.Option("--out", help="Output folder. Default: runs/NAME.")] = None,
-    task: Annotated[
-        str | None, typer.Option(help="classification or regression. Default: inferred from the target.")
-    ] = None,
+    task: Annotated[str | None, typer.Option(help="classification or regression. Default: inferred.")] = None,
     ignore: Ignore = None,
     kind: Kind = None,
     hidden_layers: Annotated[int | None, typer.Option(help="Number of hidden layers. Default: 2.")] = None,
@@ -35,9 +33,7 @@ def fit(
     seed: Annotated[int, typer.Option(help="Random seed of the test split and the training.")] = 0,
     seeds: Annotated[int, typer.Option(help="Number of runs per table, with consecutive seeds.", min=1)] = 1,
     workers: Annotated[int | None, typer.Option(help="Number of runs at a time. Default: 1.", min=1)] = None,
-    ray: Annotated[
-        str | None, typer.Option(help="Address of a Ray cluster to run on, or `local` to start one.")
-    ] = None,
+    ray: Annotated[str | None, typer.Option(help="Address of a Ray cluster, or `local` to start one.")] = None,
     epochs: Annotated[int | None, typer.Option(help="Maximum number of epochs. Default: about 8,000 steps.")] = None,
     max_units: Annotated[int | None, typer.Option(help="Maximum number of units per layer. Default: 256.")] = None,
     max_params: Annotated[int | None, typer.Option(help="Maximum number of parameters. Default: no limit.")] = None,
@@ -45,7 +41,10 @@ def fit(
     balanced: Annotated[
         bool, typer.Option("--balanced", help="Weigh all classes equally in training, however many rows they have.")
     ] = False,
-    compare: Annotated[bool, typer.Option(help="Also train a fixed network of the learned widths.")] = True,
+    compare: Annotated[
+        bool, typer.Option(help="Also train a fixed network, gradient boosting and a linear model, to compare.")
+    ] = True,
+    explain: Annotated[bool, typer.Option(help="Measure how important the columns are, for the report.")] = True,
     threads: Annotated[int, typer.Option(help="Number of torch threads; 1 is fastest for small networks.", min=1)] = 1,
     resume: Annotated[bool, typer.Option("--resume", help="Resume an interrupted run.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Overwrite an existing run.")] = False,
@@ -71,7 +70,7 @@ def fit(
         options["class_weight"] = "balanced"
     if kinds := column_kinds(ignore or [], kind or []):
         options["kinds"] = {**(options.get("kinds") or {}), **kinds}
-    settings = TableSettings(target, cast("Task | None", task), test_size, seed, compare, options)
+    settings = TableSettings(target, cast("Task | None", task), test_size, seed, compare, explain, options)
     check_workers(workers, ray)
     execution = Execution(workers or 1, ray, threads, resume, overwrite)
     if len(tables) > 1 or seeds > 1 or ray:
@@ -146,8 +145,9 @@ def print_result(result: TableFit) -> None:
     """Print the scores, the widths, and the paths of the model and the report."""
     from awn.tabular.outcome import network_name
 
-    rows = [(network_name(name, result.task), f"{score:.4f}") for name, score in result.scores.items()]
-    print_table(f"Scores on the test set ({result.rows['test']:,} rows)", ["network", result.score_name], rows)
+    out.print(f"{result.answer()}\n", highlight=False, markup=False, soft_wrap=True)
+    rows = [(network_name(name, result.task), score_text(score)) for name, score in result.scores.items()]
+    print_table(f"Scores on the test set ({result.rows['test']:,} rows)", ["model", result.score_name], rows)
     measures = [
         (name, f"{one['value']:.4g}", f"{one['low']:.4g} to {one['high']:.4g}")
         for name, one in result.measures["adaptive"].items()

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from awn.errors import ArgumentError, CheckpointError, FileError
-
-if TYPE_CHECKING:
-    from awn.report import ReportData
+from awn.errors import ArgumentError
+from awn.files.lock import LOCK
 
 
 def run_folder(given: Path | None, table: Path, *, resume: bool, overwrite: bool) -> Path:
@@ -34,7 +31,7 @@ def check_free(folder: Path, *, overwrite: bool, options: str = "--overwrite") -
     """Refuse a file, and a folder that is not empty; `options` would allow the latter."""
     if folder.exists() and not folder.is_dir():
         raise ArgumentError(f"--out {folder} is a file. Pass a folder.")
-    if not overwrite and folder.is_dir() and any(folder.iterdir()):
+    if not overwrite and folder.is_dir() and any(child.name != LOCK for child in folder.iterdir()):
         raise ArgumentError(f"The folder {folder} is not empty. Pass another --out, or add {options}.")
 
 
@@ -45,15 +42,3 @@ def find_model(folder: Path) -> Path:
     if (folder / "run").is_dir():
         raise ArgumentError(f"The run in {folder} is not finished. Resume it first: awn fit … --out {folder} --resume.")
     return folder
-
-
-def read_report_data(run: Path) -> ReportData:
-    """The data behind the report of a finished run."""
-    from awn.files.read import read_json
-    from awn.report import ReportData
-
-    path = run / "report.json"
-    try:
-        return ReportData.from_json(read_json(path))
-    except (FileError, ArgumentError) as error:
-        raise CheckpointError(f"{run} is not a finished run of `awn fit`: {path} cannot be read ({error}).") from None

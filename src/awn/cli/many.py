@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from awn.cli.folders import out_folder, read_report_data
+from awn.cli.folders import out_folder
 from awn.cli.output import out, print_json, print_table, say
 from awn.errors import ArgumentError
 
@@ -106,11 +105,12 @@ def _make(runs: Sequence[TableRun], settings: TableSettings, execution: Executio
 def _compare(found: Fanout, folder: Path) -> Path | None:
     """Write a report that compares all runs that succeeded."""
     from awn.report import write_comparison
+    from awn.report.stored import read_report_data
 
     if not found.made:
         return None
-    runs = [dataclasses.replace(read_report_data(run.folder), title=str(run)) for run in found.made]
-    write_comparison(folder / "comparison.html", runs)
+    runs = [read_report_data(run.folder) for run in found.made]
+    write_comparison(folder / "comparison.html", runs, [str(run.folder) for run in found.made])
     return folder / "comparison.html"
 
 
@@ -134,11 +134,13 @@ def _print(found: Fanout, folder: Path, page: Path | None) -> None:
     from awn.tabular.outcome import SCORES
 
     rows = []
-    for table, fits in found.by_table().items():
+    tables = found.by_table()
+    short = len({table.name for table in tables}) == len(tables)
+    for table, fits in tables.items():
         summary = summarise(fits)
         scores = [_cell(summary["scores"].get(name), ".4f") for name in SCORES]
         widths = ", ".join(_cell(width, ".0f") for width in summary["widths"].values())
-        rows.append((table, summary["runs"], summary["score_name"], *scores, widths))
+        rows.append((table.name if short else table, summary["runs"], summary["score_name"], *scores, widths))
     if rows:
         head = ["table", "runs", "score", *SCORES.values(), "units per layer"]
         print_table("Mean ± standard deviation over seeds, on the test set", head, rows)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,11 +10,17 @@ import typer
 from awn.basics.checks import check_number, check_units
 from awn.cli.arguments import AsJson, Quiet
 from awn.cli.folders import check_free, find_model
-from awn.cli.output import out, print_json, print_table, say, score_text
+from awn.cli.output import out, print_bytes, print_json, print_table, say, score_text
 from awn.errors import ArgumentError
 
 ModelFolder = Annotated[Path, typer.Argument(help="Run or model folder, written by `awn fit`.")]
-ScoringTable = Annotated[Path, typer.Option("--data", help="Table to score on, with the target column.")]
+ScoringTable = Annotated[
+    Path,
+    typer.Option(
+        "--data",
+        help="Table with the target column: the training table, whose validation rows decide, or another one.",
+    ),
+]
 Repair = Annotated[
     bool,
     typer.Option(help="Refit the weights that read the remaining units to the rows of the table, without its target."),
@@ -40,6 +45,10 @@ def predict(
     keep: Annotated[
         list[str] | None, typer.Option(metavar="COLUMN", help="Column of the table to write, too. May be repeated.")
     ] = None,
+    all_columns: Annotated[bool, typer.Option("--all", help="Write all columns of the table, too.")] = False,
+    safe: Annotated[
+        bool, typer.Option("--safe", help="Write no text that a spreadsheet takes for a formula: quote it with '.")
+    ] = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
@@ -47,12 +56,15 @@ def predict(
 
     Example:  awn predict runs/houses/model new_houses.csv --out predictions.csv
     """
-    from awn.tabular.predicting import predict_table
+    from awn.tabular.predicting import predict_table, without_formulas
 
     if out_file is not None and (out_file.is_dir() or out_file.resolve() == table.resolve()):
         held = "a folder" if out_file.is_dir() else "the input table itself"
         raise ArgumentError(f"--out {out_file} is {held}. Pass another file.")
-    predicted = predict_table(find_model(model), table, proba=proba, keep=keep or [], interval=interval)
+    kept = None if all_columns else keep or []
+    predicted = predict_table(find_model(model), table, proba=proba, keep=kept, interval=interval)
+    if safe:
+        predicted = without_formulas(predicted)
     if out_file is not None:
         from awn.files.write import write_files
 
@@ -61,7 +73,7 @@ def predict(
     if as_json:
         print_json({name: predicted[name].tolist() for name in predicted})
     elif out_file is None:
-        predicted.to_csv(sys.stdout, index=False)
+        print_bytes(predicted.to_csv(index=False).encode())
 
 
 def inspect(model: ModelFolder, as_json: AsJson = False) -> None:
@@ -85,7 +97,7 @@ def inspect(model: ModelFolder, as_json: AsJson = False) -> None:
     names = {name: network_name(name, about.get("task", "")) for name in about.get("scores", {})}
     scores = [(name, score_text(about["scores"][score])) for score, name in names.items()]
     # A truncated model was scored on the table that the user passed, which may be the training table.
-    scored_on = f"all rows of {about['scored_on']}" if "scored_on" in about else "the test set"
+    scored_on = f"all rows of {about['scored_on']}" if about.get("scored_on") else "the test set"
     print_table(f"Scores on {scored_on}", ["network", about.get("score_name", "score")], scores)
     out.print(str(layers), highlight=False)
     out.print(f"{estimator.n_features_in_} columns, {len(estimator.preprocessor_.feature_names)} inputs")
@@ -183,8 +195,13 @@ def show_smaller(result: dict[str, Any], as_json: bool) -> None:
         print_json(result)
         return
     before, after = result["before"], result["after"]
+    rows_of = {"score": result["rows"], "test_score": "the test rows"}
     rows = [
-        (result["score_name"], f"{before['score']:.4f}", f"{after['score']:.4f}"),
+        *(
+            (f"{result['score_name']} on {where}", f"{before[name]:.4f}", f"{after[name]:.4f}")
+            for name, where in rows_of.items()
+            if name in before
+        ),
         ("parameters", f"{before['parameters']:,}", f"{after['parameters']:,}"),
         *((layer, units, after["widths"][layer]) for layer, units in before["widths"].items()),
     ]

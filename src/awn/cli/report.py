@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from awn.cli.arguments import AsJson, Quiet
-from awn.cli.folders import read_report_data
 from awn.cli.output import print_json, say
 
 
@@ -23,9 +22,10 @@ def report(
     Example:  awn report runs/houses runs/houses-2 --out comparison.html
     """
     from awn.report import write_comparison
+    from awn.report.stored import read_report_data
 
     found = [read_report_data(run) for run in runs]
-    write_comparison(out_file, found)
+    write_comparison(out_file, found, [str(run) for run in runs])
     say(f"Wrote a comparison of {len(found)} runs to {out_file}", quiet=quiet)
     if as_json:
         print_json({"file": str(out_file), "runs": [str(run) for run in runs]})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,6 +15,30 @@ from awn.core.groups import find_groups
 from awn.export.check import ExportError, reason
 from awn.parallel.unwrap import uncompiled
 from awn.smaller.finalize import finalize
+
+
+@dataclass(frozen=True)
+class Free:
+    """What may differ from the example in later calls: the number of rows, and the length of sequences."""
+
+    rows: bool
+    length: bool
+
+    @property
+    def dims(self) -> tuple[int, ...]:
+        """The dimensions of the tensors that are variable.
+
+        >>> Free(rows=True, length=True).dims
+        (0, 1)
+        """
+        return tuple(dim for dim, free in enumerate((self.rows, self.length)) if free)
+
+    def __str__(self) -> str:
+        words = [
+            *(["number of rows (any_rows=False supports only that of the example)"] if self.rows else []),
+            *(["length (any_length=False supports only that of the example)"] if self.length else []),
+        ]
+        return f" for any {' and '.join(words)}" if words else ""
 
 
 @dataclass(frozen=True)
@@ -37,18 +62,24 @@ class Call:
         numbered = len(self.args) + len(self.kwargs) > 1
         return [*(f"input_{place}" if numbered else "input" for place in range(len(self.args))), *self.kwargs]
 
-    def other_rows(self) -> list[Call]:
-        """The same call with a single row, and with one additional row."""
+    def others(self, free: Free) -> list[Call]:
+        """The same call at other sizes: for each free dimension, a single entry, and one entry more."""
         return [
-            Call(*tree.tree_map_only(Tensor, change, (self.args, self.kwargs)))
-            for change in (lambda rows: rows[:1], lambda rows: torch.cat([rows, rows[:1]]))
+            Call(*tree.tree_map_only(Tensor, partial(change, dim=dim), (self.args, self.kwargs)))
+            for dim in free.dims
+            for change in (_first, _one_more)
         ]
 
-    def dynamic_shapes(self) -> tuple[Any, ...] | dict[str, Any] | None:
-        """The dynamic shapes for torch's exporters: the first dimension of every tensor is variable."""
-        rows = torch.export.Dim("rows", min=1)
+    def dynamic_shapes(self, free: Free) -> tuple[Any, ...] | dict[str, Any] | None:
+        """The dynamic shapes for torch's exporters; None if all sizes are fixed."""
+        if not free.dims:
+            return None
+        sizes = {0: torch.export.Dim("rows", min=1), 1: torch.export.Dim("length", min=1)}
         shapes: tuple[tuple[Any, ...], dict[str, Any]] = tree.tree_map(
-            lambda leaf: {0: rows} if isinstance(leaf, Tensor) else None, (self.args, self.kwargs)
+            lambda leaf: (
+                {dim: sizes[dim] for dim in free.dims if dim < leaf.dim()} if isinstance(leaf, Tensor) else None
+            ),
+            (self.args, self.kwargs),
         )
         return shapes[1] if self.kwargs else shapes[0]
 
@@ -69,6 +100,14 @@ class Call:
                 f"the model cannot be run on the example, {', '.join(given) or 'which has no tensors'}: "
                 f"{reason(error)}. Its first layer is {type(first).__name__}({first.extra_repr()})."
             ) from error
+
+
+def _first(tensor: Tensor, dim: int) -> Tensor:
+    return tensor.narrow(dim, 0, 1) if dim < tensor.dim() else tensor
+
+
+def _one_more(tensor: Tensor, dim: int) -> Tensor:
+    return torch.cat([tensor, _first(tensor, dim)], dim) if dim < tensor.dim() else tensor
 
 
 def plain_copy(model: nn.Module, round_to: int) -> nn.Module:

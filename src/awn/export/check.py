@@ -19,15 +19,6 @@ def reason(error: BaseException) -> str:
     return (str(error).strip() or repr(error)).splitlines()[0].rstrip(" .")
 
 
-def for_rows(any_rows: bool) -> str:
-    """The numbers of rows that an export supports, in words.
-
-    >>> for_rows(any_rows=False)
-    ''
-    """
-    return " for any number of rows (any_rows=False supports only that of the example)" if any_rows else ""
-
-
 def check_same(exported: Tensor, expected: Tensor, what: str, tolerance: float) -> None:
     """Raise if the outputs of an export differ from the model's by more than a relative tolerance."""
     if exported.shape != expected.shape or not torch.isfinite(expected).all():

@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from awn.errors import MissingExtraError
-from awn.export.call import Call, plain_copy
-from awn.export.check import ExportError, check_same, for_rows, reason
+from awn.basics.extra import needs_extra
+from awn.export.call import Call, Free, plain_copy
+from awn.export.check import ExportError, check_same, reason
 from awn.files.write import write_files
 
 
@@ -22,13 +22,15 @@ def onnx(
     example_input: Any,
     *,
     any_rows: bool = True,
+    any_length: bool = False,
     round_to: int = 1,
     tolerance: float = 1e-4,
 ) -> None:
     """Write a model, adaptive or plain, as an ONNX file, after comparing its outputs in onnxruntime.
 
     `example_input` is a tensor, a tuple of arguments, or a dict of named arguments. With `any_rows`, the first
-    dimension of each tensor is variable. `round_to=8` rounds widths up to multiples of 8, which suit hardware.
+    dimension of each tensor is variable. With `any_length`, the second one is too: the length of sequences.
+    `round_to=8` rounds widths up to multiples of 8, which suit hardware.
 
     >>> import awn, onnxruntime, tempfile
     >>> path = Path(tempfile.mkdtemp(), "model.onnx")
@@ -37,11 +39,14 @@ def onnx(
     (7, 3)
     """
     plain = plain_copy(model, round_to)
-    write_files({Path(path): onnx_bytes(plain, example_input, any_rows=any_rows, tolerance=tolerance)})
+    sizes = {"any_rows": any_rows, "any_length": any_length}
+    write_files({Path(path): onnx_bytes(plain, example_input, **sizes, tolerance=tolerance)})
 
 
-def onnx_bytes(module: nn.Module, example_input: Any, *, any_rows: bool = True, tolerance: float = 1e-4) -> bytes:
-    """The content of an ONNX file, checked with onnxruntime on the example and on other numbers of rows.
+def onnx_bytes(
+    module: nn.Module, example_input: Any, *, any_rows: bool = True, any_length: bool = False, tolerance: float = 1e-4
+) -> bytes:
+    """The content of an ONNX file, checked with onnxruntime on the example and at other sizes.
 
     >>> import awn, onnxruntime
     >>> plain = awn.finalize(awn.AdaptiveMLP(2, 3)).eval()
@@ -49,14 +54,13 @@ def onnx_bytes(module: nn.Module, example_input: Any, *, any_rows: bool = True, 
     >>> session.run(None, {"input": torch.zeros(7, 2).numpy()})[0].shape
     (7, 3)
     """
-    try:
+    packages = ("onnx", "onnxruntime", "onnxscript")
+    with needs_extra("exporting to ONNX needs onnxruntime and onnxscript", "onnx", *packages):
         import onnxruntime
         import onnxscript  # noqa: F401  what torch's exporter needs
-    except ImportError:
-        raise MissingExtraError('exporting to ONNX needs onnxruntime and onnxscript: pip install "awn[onnx]"') from None
-    call = Call.of(example_input)
-    content = _export(module, call, any_rows)
-    for one in [call, *(call.other_rows() if any_rows else [])]:
+    call, free = Call.of(example_input), Free(any_rows, any_length)
+    content = _export(module, call, free)
+    for one in [call, *call.others(free)]:
         try:
             session = onnxruntime.InferenceSession(content)
             inputs = [given.name for given in session.get_inputs()]
@@ -64,14 +68,14 @@ def onnx_bytes(module: nn.Module, example_input: Any, *, any_rows: bool = True, 
             results = session.run(None, {name: rows[name] for name in inputs})
         except Exception as error:
             raise ExportError(
-                f"onnxruntime cannot run the ONNX file{for_rows(any_rows)}: {reason(error)}. Nothing was written."
+                f"onnxruntime cannot run the ONNX file{free}: {reason(error)}. Nothing was written."
             ) from error
         for got, expected in zip(results, one.outputs(module), strict=True):
             check_same(torch.from_numpy(got), expected, "ONNX file", tolerance)
     return content
 
 
-def _export(module: nn.Module, call: Call, any_rows: bool) -> bytes:
+def _export(module: nn.Module, call: Call, free: Free) -> bytes:
     log = logging.getLogger("torch.onnx")
     level = log.level
     outputs = len(call.check(module.eval()))
@@ -86,14 +90,12 @@ def _export(module: nn.Module, call: Call, any_rows: bool) -> bytes:
                 kwargs=call.kwargs or None,
                 input_names=call.names(),
                 output_names=["output"] if outputs == 1 else [f"output_{place}" for place in range(outputs)],
-                dynamic_shapes=call.dynamic_shapes() if any_rows else None,
+                dynamic_shapes=call.dynamic_shapes(free),
                 dynamo=True,
                 verbose=False,
             )
         except Exception as error:
-            raise ExportError(
-                f"torch cannot export this model to ONNX{for_rows(any_rows)}: {reason(error)}."
-            ) from error
+            raise ExportError(f"torch cannot export this model to ONNX{free}: {reason(error)}.") from error
         finally:
             log.setLevel(level)
     assert program is not None

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from awn.export.call import Call, plain_copy
-from awn.export.check import ExportError, check_same, for_rows, reason
+from awn.export.call import Call, Free, plain_copy
+from awn.export.check import ExportError, check_same, reason
 from awn.files.write import write_files
 
 
@@ -20,6 +20,7 @@ def program(
     example_input: Any,
     *,
     any_rows: bool = True,
+    any_length: bool = False,
     round_to: int = 1,
     tolerance: float = 1e-5,
 ) -> None:
@@ -34,11 +35,14 @@ def program(
     torch.Size([7, 3])
     """
     plain = plain_copy(model, round_to)
-    write_files({Path(path): program_bytes(plain, example_input, any_rows=any_rows, tolerance=tolerance)})
+    sizes = {"any_rows": any_rows, "any_length": any_length}
+    write_files({Path(path): program_bytes(plain, example_input, **sizes, tolerance=tolerance)})
 
 
-def program_bytes(module: nn.Module, example_input: Any, *, any_rows: bool = True, tolerance: float = 1e-5) -> bytes:
-    """The content of a `torch.export` file, checked on the example and on other numbers of rows.
+def program_bytes(
+    module: nn.Module, example_input: Any, *, any_rows: bool = True, any_length: bool = False, tolerance: float = 1e-5
+) -> bytes:
+    """The content of a `torch.export` file, checked on the example and at other sizes.
 
     >>> import awn, io
     >>> plain = awn.finalize(awn.AdaptiveMLP(2, 3)).eval()
@@ -46,22 +50,22 @@ def program_bytes(module: nn.Module, example_input: Any, *, any_rows: bool = Tru
     >>> program.module()(torch.zeros(7, 2)).shape
     torch.Size([7, 3])
     """
-    call = Call.of(example_input)
+    call, free = Call.of(example_input), Free(any_rows, any_length)
     call.check(module.eval())
     try:
         exported = torch.export.export(
             module,
             call.args,
             call.kwargs,
-            dynamic_shapes=call.dynamic_shapes() if any_rows else None,
+            dynamic_shapes=call.dynamic_shapes(free),
             strict=False,
         )
     except Exception as error:
-        raise ExportError(f"torch cannot export this model{for_rows(any_rows)}: {reason(error)}.") from error
+        raise ExportError(f"torch cannot export this model{free}: {reason(error)}.") from error
     content = io.BytesIO()
     torch.export.save(exported, content)
     loaded = torch.export.load(io.BytesIO(content.getvalue())).module()
-    for one in [call, *(call.other_rows() if any_rows else [])]:
+    for one in [call, *call.others(free)]:
         for got, expected in zip(one.outputs(loaded), one.outputs(module), strict=True):
             check_same(got, expected, "exported program", tolerance)
     return content.getvalue()

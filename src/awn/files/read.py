@@ -74,9 +74,12 @@ def read_tensors(path: Path, device: str = "cpu") -> tuple[dict[str, Tensor], An
         raise CheckpointError(f"there is no file {path}.")
     try:
         _check_header(path)
-        with safe_open(path, framework="pt", device=device) as file:
-            metadata = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  it is no dict
+        if not _is_utf8(path):
+            tensors, metadata = _read_bytes(path, device)
+        else:
+            with safe_open(path, framework="pt", device=device) as file:
+                metadata = file.metadata() or {}
+                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  it is no dict
     except AwnError:
         raise
     except BaseException as error:
@@ -89,6 +92,23 @@ def read_tensors(path: Path, device: str = "cpu") -> tuple[dict[str, Tensor], An
     if DESCRIPTION not in metadata:
         raise CheckpointError(f"{path} was not written by awn: its header has no entry {DESCRIPTION!r}.")
     return tensors, parse_json(metadata[DESCRIPTION], f"{path} cannot be read: its description")
+
+
+def _is_utf8(path: Path) -> bool:
+    try:
+        return bool(str(path).encode())
+    except UnicodeEncodeError:
+        return False
+
+
+def _read_bytes(path: Path, device: str) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Read a file whose name is not UTF-8, which safetensors cannot open, from memory."""
+    from safetensors.torch import load
+
+    data = path.read_bytes()
+    length = int.from_bytes(data[:_LENGTH_BYTES], "little")
+    header = parse_json(data[_LENGTH_BYTES : _LENGTH_BYTES + length], f"the header of {path}")
+    return {name: tensor.to(device) for name, tensor in load(data).items()}, header.get("__metadata__", {})
 
 
 def is_panic(error: BaseException) -> bool:

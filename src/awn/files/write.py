@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,7 +27,7 @@ def tensor_file(tensors: dict[str, Tensor], description: Any) -> bytes:
             own[name] = tensor.clone()
         seen.add(memory)
     try:
-        return save(own, metadata={DESCRIPTION: json.dumps(description)})
+        return save(own, metadata={DESCRIPTION: json_text(description)})
     except BaseException as error:
         if not is_panic(error):
             raise
@@ -40,7 +41,17 @@ def json_file(content: Any) -> bytes:
     >>> json_file({"accuracy": 1.0})
     b'{\n  "accuracy": 1.0\n}\n'
     """
-    return (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode()
+    return json_text(content, indent=2).encode() + b"\n"
+
+
+def json_text(content: Any, *, indent: int | None = None) -> str:
+    r"""JSON with every character as it is, except the bytes of a file name that is not UTF-8, which become text.
+
+    >>> print(json_text("R² of a\udcff.csv"))
+    "R² of a\\xff.csv"
+    """
+    text = json.dumps(content, indent=indent, ensure_ascii=False)
+    return re.sub("[\ud800-\udfff]", lambda half: rf"\\x{ord(half[0]) & 0xFF:02x}", text)
 
 
 def write_files(contents: Mapping[Path, bytes]) -> None:

@@ -10,23 +10,22 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 from awn.basics.checks import check_units
+from awn.basics.extra import needs_extra
 from awn.core.groups import require_groups
 from awn.core.ordered import draw_prefix_, use_prefix_
 from awn.core.resize import resize_
 from awn.core.summary import widths
-from awn.errors import ArgumentError, MissingExtraError
+from awn.errors import ArgumentError
 from awn.loss.budget import Budget
 from awn.loss.prior import Prior, holds_weight_prior
 from awn.loss.prior_gradient import Clock, Scaler, add_prior_gradient_, check_clock, count_samples
 from awn.training.shrink import Mode, Shrink, as_score, check_mode
 
-try:
+with needs_extra("awn.lightning needs Lightning", "lightning", "lightning"):
     from lightning.pytorch import Callback, LightningModule, Trainer
     from lightning.pytorch.callbacks import StochasticWeightAveraging, WeightAveraging
     from lightning.pytorch.plugins import MixedPrecision
     from lightning.pytorch.strategies import DDPStrategy, ParallelStrategy
-except ImportError:
-    raise MissingExtraError('awn.lightning needs Lightning: pip install "awn[lightning]"') from None
 
 _DEFAULT_PRIOR = Prior()
 

@@ -11,6 +11,7 @@ from awn.basics.plain import to_numbers, to_plain
 from awn.basics.schema import find_fault
 from awn.errors import ArgumentError
 from awn.report.schema import REPORT
+from awn.report.table_data import ColumnFacts, Dependence, HardRows, Leader, SizeCurve
 
 Task = Literal["classification", "regression"]
 Value = str | int | float | None
@@ -80,9 +81,14 @@ class ReportData:
     `history` has one row an epoch: `epoch`; the loss terms `total`, `data`, `weights`, `width`, `budget`; `score` and
     `train_score`, None without one; `widths` and `nu` by layer; and `best`, true where the score was the best so far.
     The last such row is the best epoch. `activations` has for every layer the lists `low`, `mean` and `high`, with an
-    entry a unit. `measures` has for each network and measure the numbers `value`, `low` and `high`, the ends of a 95 %
-    interval. `calibration` has the lists `confidence`, `accuracy` and `rows`, with an entry a bin, the expected
-    calibration `error`, and the `temperature`.
+    entry a unit. `answer` is the result in one line. `size_curve` has the score against size, `leaders` the models to
+    compare on `leader_rows`, `columns` the facts about the columns of a table, or the first of `column_count`, with
+    importances in `importance_name`, and `hard_rows` the worst-predicted rows. `truncation_rows` says which rows the
+    truncations are scored on, `kept_because` which epoch was kept and why, and `max_units` is the limit of a layer.
+    `measures` has for each network and measure the numbers `value`, `low` and `high`, the ends of a 95 % interval.
+    `calibration` has the lists `confidence`, `accuracy` and `rows`, with an entry a bin, the expected calibration
+    `error`, and the `temperature`; or, for numbers, the coverage that was `wanted` of prediction intervals, the share
+    of rows that they `covered`, and their `width`.
 
     >>> data = ReportData("adult.csv", "classification", "accuracy", headline=[("accuracy", 0.86)])
     >>> ReportData.from_json(data.to_json()) == data
@@ -104,6 +110,18 @@ class ReportData:
     notes: Sequence[str] = field(default_factory=list)
     measures: Mapping[str, Any] = field(default_factory=dict)
     calibration: Mapping[str, Any] | None = None
+    answer: str = ""
+    size_curve: SizeCurve | None = None
+    leaders: Sequence[Leader] = field(default_factory=list)
+    leader_rows: str = ""
+    columns: Sequence[ColumnFacts] = field(default_factory=list)
+    column_count: int = 0
+    importance_name: str = ""
+    dependences: Sequence[Dependence] = field(default_factory=list)
+    hard_rows: HardRows | None = None
+    truncation_rows: str = ""
+    kept_because: str = ""
+    max_units: int | None = None
 
     def __post_init__(self) -> None:
         if self.task not in get_args(Task):
@@ -163,7 +181,38 @@ def _residuals(content: Mapping[str, Any] | None) -> Residuals | None:
     return None if content is None else Residuals(**to_numbers(content))
 
 
+def _leader(content: Mapping[str, Any]) -> Leader:
+    return Leader(content["name"], **to_numbers({name: value for name, value in content.items() if name != "name"}))
+
+
+def _leaders(content: Sequence[Mapping[str, Any]]) -> list[Leader]:
+    return [_leader(one) for one in content]
+
+
+def _size_curve(content: Mapping[str, Any] | None) -> SizeCurve | None:
+    if content is None:
+        return None
+    final = None if content["final"] is None else _leader(content["final"])
+    return SizeCurve(
+        _leaders(content["points"]), content["chosen"], content["rows"], final, _leaders(content["others"])
+    )
+
+
+def _column(content: Mapping[str, Any]) -> ColumnFacts:
+    words = ("name", "kind", "labels")
+    return ColumnFacts(**{name: value if name in words else to_numbers(value) for name, value in content.items()})
+
+
+def _dependence(content: Mapping[str, Any]) -> Dependence:
+    return Dependence(content["column"], content["values"], to_numbers(content["curves"]))
+
+
 _READERS: dict[str, Callable[[Any], Any]] = {
+    "size_curve": _size_curve,
+    "leaders": _leaders,
+    "columns": lambda content: [_column(column) for column in content],
+    "dependences": lambda content: [_dependence(one) for one in content],
+    "hard_rows": lambda content: None if content is None else HardRows(content["head"], content["rows"]),
     "headline": lambda content: [(label, value) for label, value in content],
     "history": lambda rows: [_epoch(row) for row in rows],
     "layers": lambda content: [_layer(layer) for layer in content],

@@ -17,6 +17,8 @@ LOSS_TERMS = {
     "width": "prior of the widths",
     "budget": "budget",
 }
+DATA_LOSSES = {"data": "training", "validation_loss": "validation"}
+_NEAR = 0.5  # of the limit of a layer
 
 
 def best_row(history: Sequence[EpochRow]) -> int | None:
@@ -35,8 +37,11 @@ def layer_names(history: Sequence[EpochRow]) -> list[str]:
     return list(dict.fromkeys(name for row in history for name in row.get("widths") or {}))
 
 
-def widths_plot(history: Sequence[EpochRow]) -> Figure:
-    """The width of every layer over the epochs: a line each, or a band and its middle if they are many."""
+def widths_plot(history: Sequence[EpochRow], most: int | None = None) -> Figure:
+    """The width of every layer over the epochs: a line each, or a band and its middle if they are many.
+
+    The limit `most` is drawn if a layer came near it.
+    """
     rows = drawn_rows(history)
     epochs = [row["epoch"] for row in rows]
     names = layer_names(rows)
@@ -53,6 +58,10 @@ def widths_plot(history: Sequence[EpochRow]) -> Figure:
             line("middle layer (median)", epochs, map(statistics.median, by_epoch)),
             line("narrowest", epochs, map(min, by_epoch), **edge),
         ]
+    widest = max((units for row in rows for units in (row.get("widths") or {}).values()), default=0)
+    if most is not None and widest > _NEAR * most:
+        limit = {"mode": "lines", "line": {"dash": "dot", "width": 1.5}}
+        traces.append(line(f"limit: {most:,} units", [epochs[0], epochs[-1]], [most, most], "var(--soft)", **limit))
     return figure(traces, "epoch", "units", yaxis={"rangemode": "tozero"}, **_best_mark(history))
 
 
@@ -68,6 +77,18 @@ def score_plot(data: ReportData) -> Figure:
     return figure(traces, "epoch", data.score_name, **_best_mark(data.history))
 
 
+def data_loss_plot(history: Sequence[EpochRow]) -> Figure:
+    """The loss of the data, without priors, on the training and the validation set."""
+    rows = drawn_rows(history)
+    epochs = [row["epoch"] for row in rows]
+    traces = [
+        line(label, epochs, [row.get(key) for row in rows], colour, line={"dash": dash})
+        for (key, label), colour, dash in zip(DATA_LOSSES.items(), (1, 0), ("dot", "solid"), strict=True)
+        if any(row.get(key) is not None for row in rows)
+    ]
+    return figure(traces, "epoch", "loss", **_best_mark(history))
+
+
 def loss_plot(history: Sequence[EpochRow]) -> Figure:
     """The terms of the loss over the epochs; those that are always 0 are left out."""
     rows = drawn_rows(history)
@@ -79,7 +100,7 @@ def loss_plot(history: Sequence[EpochRow]) -> Figure:
     wide = bool(sizes) and min(sizes) > 0 and max(sizes) > 30 * min(sizes)
     traces = [line(name, epochs, curve, i) for i, (name, curve) in enumerate(curves.items())]
     scale = {"type": "log"} if wide else {}
-    return figure(traces, "epoch", "loss (log scale)" if wide else "loss", yaxis=scale)
+    return figure(traces, "epoch", "loss (log scale)" if wide else "loss", yaxis=scale, **_best_mark(history))
 
 
 def _best_mark(history: Sequence[EpochRow]) -> dict[str, Any]:
@@ -87,4 +108,4 @@ def _best_mark(history: Sequence[EpochRow]) -> dict[str, Any]:
     if best is None:
         return {}
     epoch = history[best]["epoch"]
-    return upright(epoch, f" best: {epoch:,} ", on_left=best > len(history) / 2, at="bottom")
+    return upright(epoch, f" kept: {epoch:,} ", on_left=best > len(history) / 2, at="bottom")

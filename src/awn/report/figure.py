@@ -5,14 +5,16 @@ Colours are names of CSS variables, such as var(--c0): the page puts in the ones
 
 from __future__ import annotations
 
+import functools
 import html
 import math
 import numbers
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from awn.basics.extra import needs_extra
 from awn.basics.plain import short
-from awn.errors import MissingExtraError
 
 Figure = dict[str, Any]
 Figures = dict[str, Figure]  # by the key of their place in the page
@@ -26,10 +28,8 @@ _DASHES = ("solid", "dot", "dash", "dashdot", "longdash")
 
 def graph_objects() -> Any:
     """Plotly's `graph_objects`, or an error that names the extra to install."""
-    try:
+    with needs_extra("a report needs plotly, which is not installed", "tabular", "plotly"):
         from plotly import graph_objects
-    except ModuleNotFoundError:
-        raise MissingExtraError('a report needs plotly, which is not installed: pip install "awn[tabular]"') from None
     return graph_objects
 
 
@@ -39,6 +39,14 @@ def plotly_js() -> str:
     from plotly.offline import get_plotlyjs
 
     return str(get_plotlyjs())
+
+
+@functools.cache
+def plotly_style_ids() -> list[str]:
+    """The ids of style elements that plotly.js adds for maps, unless elements with these ids are there already."""
+    return re.findall(
+        r'if\(!document\.getElementById\("(\w+)"\)\)\{var \w+=document\.createElement\("style"\)', plotly_js()
+    )
 
 
 def figure(traces: Sequence[Any], x: str = "", y: str = "", **layout: Any) -> Figure:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import html
 import math
 import numbers
@@ -58,6 +60,17 @@ def number(value: Any) -> str:
     return f"{value:.4g}"
 
 
+def seconds(value: float | None) -> str:
+    """A duration in seconds.
+
+    >>> seconds(12.34), seconds(0.567), seconds(0.0001), seconds(None)
+    ('12 s', '0.57 s', '< 0.01 s', '–')
+    """
+    if value is None:
+        return "–"
+    return f"{value:.0f} s" if value >= 10 else f"{value:.2f} s" if value >= 0.01 else "< 0.01 s"
+
+
 def milliseconds(value: float) -> str:
     """A measured duration, to three significant digits.
 
@@ -75,6 +88,15 @@ def packaged(name: str) -> str:
 def fill(name: str, **pieces: Any) -> str:
     """A template in this folder, filled with pieces of HTML."""
     return Template(packaged(name)).substitute(pieces)
+
+
+def policy_hash(content: str) -> str:
+    """The source in a security policy that allows an element with this content alone.
+
+    >>> policy_hash("")
+    "'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU='"
+    """
+    return f"'sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}'"
 
 
 def cards(headline: Iterable[tuple[str, Any]]) -> str:
@@ -107,12 +129,14 @@ def chooser(label: str, says: str, options: Mapping[str, str]) -> str:
 
 def table(head: Sequence[str], rows: Iterable[Sequence[Any]], label: str) -> str:
     """A table whose first column names its rows; it scrolls if it is too wide for the page."""
+    return raw_table(head, [[escape(number(value)) for value in row] for row in rows], label)
+
+
+def raw_table(head: Sequence[str], rows: Iterable[Sequence[str]], label: str) -> str:
+    """A table like that of `table`, with cells of HTML."""
     top = "".join(f'<th scope="col">{escape(words)}</th>' for words in head)
     body = "".join(
-        f'<tr><th scope="row">{escape(number(row[0]))}</th>'
-        + "".join(f"<td>{escape(number(value))}</td>" for value in row[1:])
-        + "</tr>"
-        for row in rows
+        f'<tr><th scope="row">{row[0]}</th>' + "".join(f"<td>{cell}</td>" for cell in row[1:]) + "</tr>" for row in rows
     )
     return (
         f'<div class="scroll" role="region" tabindex="0" aria-label="{escape(label)}">'
@@ -123,3 +147,41 @@ def table(head: Sequence[str], rows: Iterable[Sequence[Any]], label: str) -> str
 def items(entries: Iterable[Any]) -> str:
     """A list of sentences."""
     return "<ul>" + "".join(f"<li>{escape(entry)}</li>" for entry in entries) + "</ul>"
+
+
+def interval(low: float, high: float) -> str:
+    """The ends of an interval.
+
+    >>> interval(0.91234, 0.95), interval(math.nan, math.nan)
+    ('0.912 to 0.950', '–')
+    """
+    if not (math.isfinite(low) and math.isfinite(high)):
+        return "–"
+    small = max(abs(low), abs(high)) < 10
+    return f"{low:.3f} to {high:.3f}" if small else f"{number(low)} to {number(high)}"
+
+
+def bar(share: float) -> str:
+    """A bar of some share of its full length, as an SVG: styles in attributes are forbidden in the page.
+
+    >>> bar(0.5)
+    '<svg class="meter" ... aria-hidden="true"><rect width="50" height="8"/></svg>'
+    """
+    return (
+        '<svg class="meter" viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true">'
+        f'<rect width="{100 * share:.3g}" height="8"/></svg>'
+    )
+
+
+def histogram(counts: Sequence[int], label: str) -> str:
+    """A small histogram as an SVG, with a text that says its range."""
+    most, wide = max(counts) or 1, 100 / len(counts)
+    bars = "".join(
+        f'<rect x="{place * wide:.4g}" y="{30 - 30 * count / most:.3g}" width="{0.86 * wide:.4g}" '
+        f'height="{30 * count / most:.3g}"/>'
+        for place, count in enumerate(counts)
+    )
+    return (
+        f'<svg class="histogram" viewBox="0 0 100 30" preserveAspectRatio="none" aria-hidden="true">{bars}</svg>'
+        f"<small>{escape(label)}</small>"
+    )

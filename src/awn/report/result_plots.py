@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
-from awn.basics.thin import thin
 from awn.report.data import Confusion, ReportData, Residuals
 from awn.report.figure import Figure, figure, finite, graph_objects, line, text
 from awn.report.markup import milliseconds, number
 
-_MOST_ROWS = 2000  # of a scatter plot
+_MOST_DOTS = 2000  # more rows are drawn as a density
+_CELLS = 60  # of a density, in either direction
 _MOST_NUMBERED_CLASSES = 12  # above it, numbers no longer fit into the cells of a confusion matrix
 _MOST_NAMED_CLASSES = 20  # above it, names no longer fit beside them
 
@@ -73,31 +74,38 @@ def confusion_plot(confusion: Confusion) -> Figure:
 
 
 def predicted_plot(residuals: Residuals) -> Figure:
-    """Predicted over actual values, with the diagonal of perfect predictions."""
-    rows = drawn_pairs(residuals)
+    """Predicted over actual values of all rows, with the diagonal of perfect predictions."""
+    rows = finite_pairs(residuals)
     ends = [value for row in rows for value in row]
     diagonal = [min(ends), max(ends)] if ends else []
-    points = _dots([actual for actual, _ in rows], [predicted for _, predicted in rows])
-    ideal = line("as it should be", diagonal, diagonal, "var(--soft)", mode="lines", line={"dash": "dash", "width": 1})
+    points = _cloud([actual for actual, _ in rows], [predicted for _, predicted in rows])
+    ideal = line("perfect", diagonal, diagonal, "var(--soft)", mode="lines", line={"dash": "dash", "width": 1})
     return figure([points, ideal], "actual", "predicted", showlegend=False, hovermode="closest")
 
 
 def residual_plot(residuals: Residuals) -> Figure:
-    """Residuals (actual − predicted) over predicted values."""
-    rows = drawn_pairs(residuals)
-    points = _dots([predicted for _, predicted in rows], [actual - predicted for actual, predicted in rows])
+    """Residuals (actual − predicted) over predicted values of all rows."""
+    rows = finite_pairs(residuals)
+    points = _cloud([predicted for _, predicted in rows], [actual - predicted for actual, predicted in rows])
     zero = {"zeroline": True, "zerolinecolor": "var(--soft)", "zerolinewidth": 1.5}
     return figure([points], "predicted", "actual − predicted", showlegend=False, hovermode="closest", yaxis=zero)
 
 
-def drawn_pairs(residuals: Residuals) -> list[tuple[float, float]]:
-    """The rows to draw, actual and predicted: all finite ones, or evenly spaced ones."""
-    pairs = list(zip(map(finite, residuals.actual), map(finite, residuals.predicted), strict=True))
-    whole = [(actual, predicted) for actual, predicted in pairs if actual is not None and predicted is not None]
-    return [whole[place] for place in thin(len(whole), _MOST_ROWS)]
+def is_dense(residuals: Residuals) -> bool:
+    """Whether there are so many rows that they are drawn as a density."""
+    return len(residuals.actual) > _MOST_DOTS
 
 
-def _dots(x: Sequence[float], y: Sequence[float]) -> Any:
+def finite_pairs(residuals: Residuals) -> list[tuple[float, float]]:
+    """Actual and predicted values where both are finite."""
+    pairs = zip(map(finite, residuals.actual), map(finite, residuals.predicted), strict=True)
+    return [(actual, predicted) for actual, predicted in pairs if actual is not None and predicted is not None]
+
+
+def _cloud(x: Sequence[float], y: Sequence[float]) -> Any:
+    """A dot for each row, or the number of rows in each cell of a grid if they are many."""
+    if len(x) > _MOST_DOTS:
+        return _density(x, y)
     marker = {"size": 5, "color": "var(--c0)", "opacity": 0.5}
     return graph_objects().Scatter(
         x=x,
@@ -106,3 +114,32 @@ def _dots(x: Sequence[float], y: Sequence[float]) -> Any:
         marker=marker,
         hovertemplate="%{x:.4g}, %{y:.4g}<extra></extra>",
     )
+
+
+def _density(x: Sequence[float], y: Sequence[float]) -> Any:
+    counts = [[0] * _CELLS for _ in range(_CELLS)]
+    places = zip(_cell_places(x), _cell_places(y), strict=True)
+    for across, up in places:
+        counts[up][across] += 1
+    return graph_objects().Heatmap(
+        x=_cell_middles(x),
+        y=_cell_middles(y),
+        # The logarithm, since most cells hold few rows; a cell without rows stays empty.
+        z=[[finite(math.log10(count)) if count else None for count in row] for row in counts],
+        text=[[f"{count:,}" for count in row] for row in counts],
+        colorscale=[[0, "var(--heat-low)"], [1, "var(--heat-high)"]],
+        showscale=False,
+        hovertemplate="%{x:.4g}, %{y:.4g}: %{text} rows<extra></extra>",
+    )
+
+
+def _cell_places(values: Sequence[float]) -> list[int]:
+    low, high = min(values), max(values)
+    size = (high - low) / _CELLS or 1.0
+    return [min(int((value - low) / size), _CELLS - 1) for value in values]
+
+
+def _cell_middles(values: Sequence[float]) -> list[float | int | None]:
+    low, high = min(values), max(values)
+    size = (high - low) / _CELLS or 1.0
+    return [finite(low + (place + 0.5) * size) for place in range(_CELLS)]

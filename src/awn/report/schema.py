@@ -34,6 +34,31 @@ _POINT = record(
         "latency_ms": _NUMBER,
     }
 )
+_LEADER = record(
+    {"name": text(), "score": _NUMBER, "low": _NUMBER, "high": _NUMBER},
+    {
+        **dict.fromkeys(("loss", "loss_low", "loss_high", "seconds"), _SOME),
+        **dict.fromkeys(("units", "parameters"), maybe(_COUNT)),
+    },
+)
+_SIZE_CURVE = record(
+    {"points": items(_LEADER, 1), "chosen": _COUNT, "rows": text()},
+    {"final": maybe(_LEADER), "others": items(_LEADER)},
+)
+_COLUMN = record(
+    {"name": text(), "kind": text(), "missing": _NUMBER, "levels": _COUNT},
+    {"counts": items(_COUNT), "labels": items(text()), "importance": _SOME, "spread": _SOME},
+)
+_DEPENDENCE = record({"column": text(), "values": items(_VALUE), "curves": entries(items(_NUMBER))})
+_HARD_ROWS = record({"head": items(text()), "rows": items(items(_VALUE))})
+_CALIBRATION = record(
+    {},
+    {
+        **dict.fromkeys(("confidence", "accuracy", "rows"), items(_NUMBER)),
+        **dict.fromkeys(("error", "temperature", "wanted", "covered", "width"), _NUMBER),
+    },
+)
+_MEASURES = entries(entries(record(dict.fromkeys(("value", "low", "high"), _NUMBER))))
 
 #: The content of report.json. Entries that a report does not know are ignored.
 REPORT: Schema = record(
@@ -49,6 +74,16 @@ REPORT: Schema = record(
         "settings": entries(anything()),
         "environment": entries(anything()),
         "notes": items(text()),
+        **dict.fromkeys(("answer", "leader_rows", "importance_name", "truncation_rows", "kept_because"), text()),
+        "size_curve": maybe(_SIZE_CURVE),
+        "leaders": items(_LEADER),
+        "columns": items(_COLUMN),
+        "dependences": items(_DEPENDENCE),
+        "hard_rows": maybe(_HARD_ROWS),
+        "max_units": maybe(_COUNT),
+        "column_count": _COUNT,
+        "calibration": maybe(_CALIBRATION),
+        "measures": _MEASURES,
     },
     others=anything(),
 )

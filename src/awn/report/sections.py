@@ -6,27 +6,48 @@ from collections.abc import Mapping
 from typing import Any
 
 from awn.report.data import Confusion, ReportData
-from awn.report.epoch_plots import LOSS_TERMS, best_row, drawn_rows, layer_names, loss_plot, score_plot, widths_plot
+from awn.report.epoch_plots import (
+    LOSS_TERMS,
+    best_row,
+    data_loss_plot,
+    drawn_rows,
+    layer_names,
+    loss_plot,
+    score_plot,
+    widths_plot,
+)
 from awn.report.figure import MOST_LINES, Figures, finite
 from awn.report.markup import Section, chooser, items, plot, plots, table
-from awn.report.result_plots import confusion_plot, drawn_pairs, predicted_plot, residual_plot, tradeoff_plot
+from awn.report.result_plots import confusion_plot, finite_pairs, is_dense, predicted_plot, residual_plot, tradeoff_plot
 from awn.report.slider import slider
+from awn.report.table_sections import (
+    calibration_section,
+    columns_section,
+    hard_rows_section,
+    leaders_section,
+    sizes_section,
+)
 from awn.report.unit_plots import activation_plot, importance_plot
 
 
 def run_sections(data: ReportData, figures: Figures) -> list[Section]:
     """All sections of a run; their figures are added to `figures`, by key."""
     made = (
-        _widths(data, figures),
+        sizes_section(data, figures),
+        leaders_section(data, figures),
+        Section("notes", "Notes", "", items(data.notes)) if data.notes else None,
+        columns_section(data, figures),
         _learning(data, figures),
-        _importance(data, figures),
-        _truncation(data, figures),
-        _activations(data, figures),
+        _widths(data, figures),
+        calibration_section(data, figures),
         _confusion(data, figures),
         _residuals(data, figures),
-        _facts("settings", "Settings", "What the run was told, or took by default.", data.settings),
-        _facts("environment", "Environment", "What the run was made with.", data.environment),
-        Section("notes", "Notes", "", items(data.notes)) if data.notes else None,
+        hard_rows_section(data),
+        _truncation(data, figures),
+        _importance(data, figures),
+        _activations(data, figures),
+        _facts("settings", "Settings", "The options of the run, given or by default.", data.settings),
+        _facts("environment", "Environment", "The machine and the versions.", data.environment),
     )
     return [section for section in made if section is not None]
 
@@ -39,7 +60,9 @@ def _widths(data: ReportData, figures: Figures) -> Section | None:
     best = best_row(data.history)
     mark = "" if best is None else f" The dashed line marks the best epoch, {data.history[best]['epoch']:,}."
     says = f"The number of units of {what} after every epoch: training widens and narrows them.{mark}{_thinned(data)}"
-    figures["widths"] = widths_plot(data.history)
+    if data.max_units is not None:
+        says += f" A layer may have at most {data.max_units:,} units."
+    figures["widths"] = widths_plot(data.history, data.max_units)
     return Section("widths", "Widths over time", says, plot("widths", says))
 
 
@@ -49,19 +72,24 @@ def _learning(data: ReportData, figures: Figures) -> Section | None:
         says.append(f"How {data.score_name} moved from epoch to epoch.")
         figures["score"] = score_plot(data)
         made.append(plot("score", says[-1], data.score_name))
+    if any(row.get("validation_loss") is not None for row in data.history):
+        says.append("How the loss of the data moved on the training and the validation rows.")
+        figures["data-loss"] = data_loss_plot(data.history)
+        made.append(plot("data-loss", says[-1], "loss on training and validation rows"))
     if any(finite(row.get(term)) for row in data.history for term in LOSS_TERMS):
-        says.append("The loss is the sum of its terms; training makes the total small.")
+        says.append("The loss that training minimises is the sum of its terms.")
         figures["loss"] = loss_plot(data.history)
         made.append(plot("loss", says[-1], "loss and its terms"))
     if not made:
         return None
+    says = [data.kept_because, *says] if data.kept_because else says
     lost = [row for row in data.history if any(_lost(row.get(key)) for key in (*LOSS_TERMS, "score", "train_score"))]
     if lost:
         first, count = lost[0]["epoch"], len(lost)
         says.append(
             f"The curves have a gap where a value is not finite: in {count:,} of the epochs, first in epoch {first:,}."
         )
-    return Section("learning", "Score and loss", " ".join(says) + _thinned(data), plots(made))
+    return Section("learning", "Training", " ".join(says) + _thinned(data), plots(made))
 
 
 def _importance(data: ReportData, figures: Figures) -> Section | None:
@@ -79,8 +107,9 @@ def _importance(data: ReportData, figures: Figures) -> Section | None:
 def _truncation(data: ReportData, figures: Figures) -> Section | None:
     if len(data.truncation) < 2:
         return None
+    on = f" on {data.truncation_rows}, after a repair on training rows" if data.truncation_rows else ""
     says = (
-        f"Move the slider to cut the least important units off: the dot shows what {data.score_name} is left, "
+        f"Move the slider to cut the least important units off: the dot shows what {data.score_name} is left{on}, "
         "and at how many parameters."
     )
     figures["tradeoff"] = tradeoff_plot(data)
@@ -124,14 +153,16 @@ def _by_class(confusion: Confusion) -> list[tuple[str, float, float | None, floa
 def _residuals(data: ReportData, figures: Figures) -> Section | None:
     if data.residuals is None or not data.residuals.actual:
         return None
-    left = "Each dot is a row: the nearer to the dashed diagonal, the better its prediction."
+    left = "The nearer a row is to the dashed diagonal, the better its prediction."
     right = "What is left over should scatter around 0 without a pattern."
     figures["predicted"] = predicted_plot(data.residuals)
     figures["residuals"] = residual_plot(data.residuals)
     pair = plots([plot("predicted", left, "predicted and actual"), plot("residuals", right, "residuals")])
-    rows, drawn = len(data.residuals.actual), len(drawn_pairs(data.residuals))
-    fewer = f" {drawn:,} of {rows:,} rows are drawn." if drawn < rows else ""
-    return Section("residuals", "Predicted and actual", f"{left} {right}{fewer}", pair)
+    rows, finite_rows = len(data.residuals.actual), len(finite_pairs(data.residuals))
+    fewer = f" {finite_rows:,} of {rows:,} rows have finite values and are drawn." if finite_rows < rows else ""
+    dense = is_dense(data.residuals)
+    many = f" All {finite_rows:,} rows are counted: the stronger the colour, the more rows." if dense else ""
+    return Section("residuals", "Predicted and actual", f"{left} {right}{many}{fewer}", pair)
 
 
 def _facts(key: str, heading: str, says: str, facts: Mapping[str, Any]) -> Section | None:

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
-from awn.errors import ArgumentError, MissingExtraError, WorkerError
+from awn.basics.extra import needs_extra
+from awn.errors import ArgumentError, WorkerError
 
 TaskT = TypeVar("TaskT")
 
@@ -110,10 +111,8 @@ def ray_workers(address: str, threads: int = 1) -> Iterator[Workers]:
 
     Ray repeats a run whose worker has died; other runs are not affected.
     """
-    try:
+    with needs_extra("running on Ray needs ray", "ray", "ray"):
         import ray
-    except ModuleNotFoundError:
-        raise MissingExtraError('running on Ray needs ray: pip install "awn[ray]"') from None
     try:
         ray.init(address=address, log_to_driver=False, include_dashboard=False)
     except ConnectionError:

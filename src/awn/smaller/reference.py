@@ -19,6 +19,9 @@ from awn.smaller.readers import Reader, Sample, Samples, find_readers, recording
 
 #: Positions of a layer that are used at most: rows of a table, tokens, pixels.
 MOST_POSITIONS = 8192
+# A layer that reads few numbers may use more: up to four times as many, at this many multiplications for its Gram
+# matrix.
+_MOST_PRODUCTS = 2**35
 # The uncut network's outputs at these positions take no more memory than this.
 _MOST_BYTES = 2**30
 
@@ -182,9 +185,16 @@ def _observe(
 
 def _positions(readers: Mapping[str, Reader], first: Samples, batches: int) -> dict[str, int]:
     """The positions to use of a call of each reader."""
-    outputs = sum(reader.outputs for reader in readers.values())
-    total = min(MOST_POSITIONS, _MOST_BYTES // (4 * outputs))
-    return {name: max(1, math.ceil(total / (batches * len(first.get(name, [0]))))) for name in readers}
+    in_memory = _MOST_BYTES // (4 * sum(reader.outputs for reader in readers.values()))
+
+    def most(reader: Reader) -> int:
+        affordable = _MOST_PRODUCTS // max(1, reader.columns) ** 2
+        return min(in_memory, 4 * MOST_POSITIONS, max(MOST_POSITIONS, affordable))
+
+    return {
+        name: max(1, math.ceil(most(reader) / (batches * len(first.get(name, [0])))))
+        for name, reader in readers.items()
+    }
 
 
 def _outputs_left(reader: Reader, kept: Kept) -> Tensor | slice:

@@ -22,6 +22,8 @@ from awn.smaller.reference import Reference
 
 # The removal of a unit updates a matrix. Wide layers lose several units per update, so that their number is limited.
 _MOST_UPDATES = 512
+# The entries of all Gram matrices that are kept at a time, half a gigabyte in double precision.
+_MOST_NUMBERS = 2**26
 _RIDGE = 1e-3  # relative to the diagonal of a Gram matrix
 
 
@@ -39,18 +41,18 @@ def weakest_units(model: nn.Module, reference: Reference, remove: int | Mapping[
     >>> weakest_units(model, Reference.of(model, x), 1)
     {'hidden.0': [5]}
     """
-    groups, readers = find_groups(model), list(reference.readers(unwrapped(model)).values())
+    groups = find_groups(model)
     total = sum(group.width.units for group in groups)
+    spare = {group.name: group.width.units - max(1, group.width.min_units) for group in groups}
+    most = (
+        dict(remove) if isinstance(remove, Mapping) else {name: min(remove, number) for name, number in spare.items()}
+    )
     sequences = {}
-    for group in groups:
-        spare = group.width.units - max(1, group.width.min_units)
-        most = remove.get(group.name, 0) if isinstance(remove, Mapping) else min(remove, spare)
-        own = [reader for reader in readers if reader.group.name == group.name]
-        if most > 0:
-            found = _sequence(model, group, own, reference, most)
-            if not found and not isinstance(remove, Mapping):
-                most = min(spare, round(remove * group.width.units / total))
-            sequences[group.name] = found or _last(group, most)
+    for group, regressions in _regressions(model, [one for one in groups if most.get(one.name, 0) > 0], reference):
+        found = list(_eliminated(regressions, most[group.name])) if regressions else []
+        if not found and not isinstance(remove, Mapping):
+            most[group.name] = min(spare[group.name], round(remove * group.width.units / total))
+        sequences[group.name] = found or _last(group, most[group.name])
     if isinstance(remove, Mapping):
         return {name: [unit for unit, _ in found] for name, found in sequences.items()}
     return _cheapest(sequences, remove)
@@ -74,16 +76,33 @@ def _last(group: WidthGroup, number: int) -> list[tuple[int, float]]:
     return [(unit, -math.inf) for unit in range(group.width.units - number, group.width.units)]
 
 
-def _sequence(
-    model: nn.Module, group: WidthGroup, readers: list[Reader], reference: Reference, most: int
-) -> list[tuple[int, float]]:
-    """The units of a layer in the order of their removal, with the relative error that each adds; or none."""
-    if len(readers) < len({axis.tensor for axis in group.consumers}):
-        return []
-    moments = reference.collect(unwrapped(model), only=[reader.name for reader in readers])
-    if len(moments) < len(readers) or not all(one.is_finite for one in moments.values()):
-        return []
-    return list(_eliminated([_Regression.of(reader, moments[reader.name]) for reader in readers], most))
+def _regressions(
+    model: nn.Module, groups: list[WidthGroup], reference: Reference
+) -> Iterator[tuple[WidthGroup, list[_Regression]]]:
+    """The regressions of the layers that read each group's units; none if one of them cannot be refitted."""
+    readers = reference.readers(unwrapped(model))
+    of_group = [[reader for reader in readers.values() if reader.group.name == group.name] for group in groups]
+    for chunk in _chunks(list(zip(groups, of_group, strict=True))):
+        moments = reference.collect(unwrapped(model), only=[reader.name for _, own in chunk for reader in own])
+        for group, own in chunk:
+            found = [moments[reader.name] for reader in own if reader.name in moments]
+            complete = len(found) == len({axis.tensor for axis in group.consumers})
+            usable = complete and all(one.is_finite for one in found)
+            yield group, [_Regression.of(*pair) for pair in zip(own, found, strict=True)] if usable else []
+
+
+def _chunks(groups: list[tuple[WidthGroup, list[Reader]]]) -> Iterator[list[tuple[WidthGroup, list[Reader]]]]:
+    """Groups whose Gram matrices fit into memory together: one pass over the data is enough for all of them."""
+    chunk: list[tuple[WidthGroup, list[Reader]]] = []
+    numbers = 0
+    for group, own in groups:
+        numbers += sum(reader.columns**2 for reader in own)
+        if chunk and numbers > _MOST_NUMBERS:
+            yield chunk
+            chunk, numbers = [], sum(reader.columns**2 for reader in own)
+        chunk.append((group, own))
+    if chunk:
+        yield chunk
 
 
 def _eliminated(regressions: list[_Regression], most: int) -> Iterator[tuple[int, float]]:

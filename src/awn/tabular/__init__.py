@@ -1,13 +1,11 @@
 """Tables: read a file, encode its columns, train a network on them, and save, predict and export."""
 
-from awn.errors import MissingExtraError
+from awn.basics.extra import needs_extra
 
-try:
+with needs_extra("Tables need pandas, pyarrow and scikit-learn", "tabular", "pandas", "pyarrow", "sklearn"):
     import pandas  # noqa: F401
     import pyarrow  # noqa: F401
     import sklearn  # noqa: F401
-except ImportError as error:
-    raise MissingExtraError(f'Tables need {error.name}: pip install "awn[tabular]"') from None
 
 from awn.tabular.estimators import AdaptiveClassifier, AdaptiveRegressor
 from awn.tabular.folder import load_estimator, save_estimator

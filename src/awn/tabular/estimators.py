@@ -340,7 +340,7 @@ class AdaptiveRegressor(RegressorMixin, NetworkEstimator):  # type: ignore[misc]
         return tags
 
 
-def _r2(model: nn.Module, data: Data) -> float:
+def r_squared(model: nn.Module, data: Data) -> float:
     """R² on these rows, the mean over the targets; 0 where a target is the same in all of them."""
     weight = torch.ones_like(data.y[:, :1]) if data.weight is None else data.weight[:, None]
     mean = (weight * data.y).sum(0) / weight.sum()
@@ -356,4 +356,4 @@ def predict_rows(model: nn.Module, rows: Tensor) -> Array:
 
 
 _CLASSIFICATION = Criterion(likelihood.categorical, accuracy, stratify=True)
-_REGRESSION = Criterion(likelihood.gaussian, _r2, stratify=False)
+_REGRESSION = Criterion(likelihood.gaussian, r_squared, stratify=False)

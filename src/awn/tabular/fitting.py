@@ -5,42 +5,34 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
 import pandas as pd
-from sklearn.base import ClassifierMixin
-from sklearn.dummy import DummyClassifier, DummyRegressor
-from sklearn.model_selection import train_test_split
 
 from awn.core.count import count_parameters
 from awn.core.groups import find_groups
-from awn.errors import ArgumentError, ColumnWarning, TableError
+from awn.errors import ColumnWarning
+from awn.files.lock import folder_lock
 from awn.files.provenance import provenance
 from awn.files.write import json_file, write_files
 from awn.parallel.torchrun import is_first
-from awn.report import write_report
-from awn.tabular.analysis import analyse
-from awn.tabular.encode.columns import ColumnKind, decide_columns
-from awn.tabular.estimators import AdaptiveClassifier, AdaptiveRegressor
+from awn.report import ReportData, write_report
+from awn.tabular.analysis import TableRows, analyse
+from awn.tabular.contest import Contestant, Scored, leaderboard, score_outputs, size_curve
+from awn.tabular.estimators import AdaptiveClassifier, r_squared
 from awn.tabular.folder import Estimator, save_estimator
-from awn.tabular.leaks import find_leaks
-from awn.tabular.measures import measure_classes, measure_numbers
 from awn.tabular.members import networks_of
-from awn.tabular.options import check_options
-from awn.tabular.outcome import SCORE_NAMES, SCORES, Start, TableFit, describe_imbalance, describe_rows, describe_target
-from awn.tabular.read.table import read_table
-from awn.tabular.read.target import Task, as_classes, guess_task, split_target
-from awn.tabular.read.values import numbers
+from awn.tabular.outcome import SCORE_NAMES, Start, TableFit, describe_rows
+from awn.tabular.preparing import ESTIMATORS, Prepared, prepare_table
+from awn.tabular.rivals import fit_rivals, why_no_rivals
 from awn.tabular.settings import TableSettings
+from awn.tabular.split import row_parts, table_hash, write_split
+from awn.tabular.train_score import TrainScore
 from awn.training import Callback, Progress
-
-_ESTIMATORS: dict[Task, type[AdaptiveClassifier | AdaptiveRegressor]] = {
-    "classification": AdaptiveClassifier,
-    "regression": AdaptiveRegressor,
-}
+from awn.training.evaluate import accuracy
 
 
 def fit_table(
@@ -58,36 +50,36 @@ def fit_table(
 
     With `data_parallel`, all processes of torch's default group train one network together, and rank 0 writes. The
     summary records its provenance by `awn.files.provenance`, with `facts` added. `begin` is called right before the
-    first epoch.
+    first epoch. While it runs, the folder is locked.
     """
-    known = _prepare(table, settings)
-    parts = known.parts
-    opening = _Opening(lambda: begin(_start(known, estimator)))
-    estimator = _make(known, settings.seed, callbacks=[opening, *callbacks])
-    started = time.perf_counter()
-    _train(estimator, parts, folder=Path(folder, "run"), resume=resume, data_parallel=data_parallel)
-    seconds = time.perf_counter() - started
+    writes = not data_parallel or is_first()
+    with folder_lock(folder) if writes else nullcontext():
+        known = prepare_table(table, settings)
+        opening = _Opening(lambda: begin(_start(known, estimator, settings)))
+        score = accuracy if known.task == "classification" else r_squared
+        estimator = _make(known, settings.seed, callbacks=[opening, *callbacks, TrainScore(score)])
+        run = Path(folder, "run")
+        seconds = _train(estimator, known, folder=run, resume=resume, data_parallel=data_parallel) + opening.before
+        contest = _Contest.hold(known, estimator, seconds, settings, data_parallel=data_parallel, rivals=writes)
+        result = TableFit(
+            **_start(known, estimator, settings)._asdict(),
+            **_end(estimator),
+            scores={name: scored.score for name, scored in contest.scored.items()},
+            measures={name: scored.measures for name, scored in contest.scored.items()},
+            seconds=round(seconds, 1),
+            folder=str(folder),
+            model=str(Path(folder, "model")),
+            report=str(Path(folder, "report.html")),
+        )
+        if writes:
+            made_by = provenance(seed=settings.seed, **(facts or {}))
+            _write(result, estimator, known, contest, Path(table), settings, made_by)
+        return result
 
-    baseline = _baseline(known.task, parts)
-    measures = {"adaptive": _measured(estimator, parts), "baseline": _measured(baseline, parts)}
-    scores = {"adaptive": _score(estimator, parts), "baseline": _score(baseline, parts)}
-    if settings.compare:
-        fixed = _make(known, settings.seed, fixed_widths=list(estimator.widths_.values()))
-        _train(fixed, parts, data_parallel=data_parallel)
-        scores["fixed"], measures["fixed"] = _score(fixed, parts), _measured(fixed, parts)
-    result = TableFit(
-        **_start(known, estimator)._asdict(),
-        **_end(estimator),
-        scores=scores,
-        measures=measures,
-        seconds=round(seconds, 1),
-        folder=str(folder),
-        model=str(Path(folder, "model")),
-        report=str(Path(folder, "report.html")),
-    )
-    if not data_parallel or is_first():
-        _write(result, estimator, parts, Path(table), settings.target, provenance(seed=settings.seed, **(facts or {})))
-    return result
+
+def check_fit(table: str | Path, settings: TableSettings) -> str:
+    """Raise any error that `fit_table` would raise before training; returns a description of the task."""
+    return prepare_table(table, settings).notes[0]
 
 
 class _Opening(Callback):
@@ -95,12 +87,15 @@ class _Opening(Callback):
 
     def __init__(self, begin: Callable[[], None]) -> None:
         self._begin = begin
+        #: The seconds of the epochs before an interruption.
+        self.before = 0.0
 
     def on_fit_start(self, progress: Progress) -> None:
+        self.before = sum(float(row.get("seconds") or 0.0) for row in progress.history)
         self._begin()
 
 
-def _start(known: _Prepared, estimator: Estimator) -> Start:
+def _start(known: Prepared, estimator: Estimator, settings: TableSettings) -> Start:
     """The facts known once the preprocessing is fitted."""
     columns = estimator.preprocessor_.columns
     counts = {
@@ -108,8 +103,11 @@ def _start(known: _Prepared, estimator: Estimator) -> Start:
         "used": sum(column.used for column in columns),
         "inputs": len(estimator.preprocessor_.feature_names),
     }
-    rows = {"train": len(known.parts.X), "test": len(known.parts.X_test)}
+    validation = len(estimator.validation_index_)
+    rows = {"train": len(known.X), "validation": validation, "test": len(known.X_test)}
     notes = [*known.notes, describe_rows(rows, counts), *estimator.preprocessor_.notes]
+    too_large = why_no_rivals(len(known.X), counts["used"]) if settings.compare else ""
+    notes += [too_large] if too_large else []
     return Start(known.task, SCORE_NAMES[known.task], known.classes, rows, counts, notes)
 
 
@@ -129,135 +127,105 @@ def _end(estimator: Estimator) -> dict[str, Any]:
     }
 
 
-def check_fit(table: str | Path, settings: TableSettings) -> str:
-    """Raise any error that `fit_table` would raise before training; returns a description of the task."""
-    return _prepare(table, settings).notes[0]
+def _make(known: Prepared, seed: int, **others: Any) -> Estimator:
+    return ESTIMATORS[known.task](**known.options, random_state=seed, **others)
 
 
-def _prepare(table: str | Path, settings: TableSettings) -> _Prepared:
-    """Read and split the table, infer the task, and check the options."""
-    kinds = _kinds(settings)
-    frame = read_table(table, as_text=[name for name, kind in kinds.items() if kind == "category"])
-    features, wanted, notes = split_target(frame, settings.target)
-    columns = decide_columns(features, kinds)  # decided again on the training rows; here, errors in any row are found
-    guess = guess_task(wanted, settings.task)
-    classifies = guess.task == "classification"
-    parts = _split(features, as_classes(wanted) if classifies else wanted, guess.task, settings)
-    classes = [str(label) for label in sorted(parts.y.unique())] if classifies else None
-    says = describe_target(settings.target, guess.task, classes, guess.reason)
-    notes += [note for note in [describe_imbalance(parts.y) if classifies else ""] if note]
-    notes += find_leaks(parts.X, parts.y, guess.task, columns)
-    return _Prepared(guess.task, classes, parts, _usable(guess.task, settings.options, parts.y), [says, *notes])
-
-
-def _kinds(settings: TableSettings) -> Mapping[str, ColumnKind]:
-    """The kinds of columns in the options, if they are a mapping: other values are refused with the other options."""
-    kinds = settings.options.get("kinds") or {}
-    if not isinstance(kinds, Mapping):
-        return {}
-    if settings.target in kinds:
-        raise ArgumentError(f"{settings.target!r} is the target, so it has no kind. The task decides how it is read.")
-    return kinds
+def _train(estimator: Estimator, known: Prepared, **options: Any) -> float:
+    """Train on all rows besides the test rows; returns the seconds that it took."""
+    started = time.perf_counter()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ColumnWarning)  # the notes name these columns
+        estimator.fit(known.X, known.y, **options)
+    return time.perf_counter() - started
 
 
 @dataclass(frozen=True)
-class _Parts:
-    X: pd.DataFrame
-    y: pd.Series
-    X_test: pd.DataFrame
-    y_test: pd.Series
+class _Contest:
+    """The models to compare, those among them for the curve of sizes, and their scores on the test rows."""
+
+    contestants: list[Contestant]
+    on_curve: list[Contestant]
+    scored: dict[str, Scored]
+
+    @classmethod
+    def hold(
+        cls,
+        known: Prepared,
+        estimator: Estimator,
+        seconds: float,
+        settings: TableSettings,
+        *,
+        data_parallel: bool,
+        rivals: bool,
+    ) -> _Contest:
+        """Train the other models, and score all on the test rows.
+
+        The other models learn from all rows besides the test rows. For the curve of sizes, boosting learns from the
+        training rows alone, since the curve is of the validation rows.
+        """
+        classes = estimator.classes_ if isinstance(estimator, AdaptiveClassifier) else None
+        contestants, on_curve = [Contestant.of_network("adaptive", estimator, seconds)], []
+        if settings.compare:
+            fixed = _make(known, settings.seed, fixed_widths=list(estimator.widths_.values()))
+            contestants.append(Contestant.of_network("fixed", fixed, _train(fixed, known, data_parallel=data_parallel)))
+            on_curve.append(contestants[-1])
+        if rivals:
+            used = sum(column.used for column in estimator.preprocessor_.columns)
+            all_kinds = settings.compare and not why_no_rivals(len(known.X), used)
+            kinds = ["boosting", "linear", "baseline"] if all_kinds else ["baseline"]
+            options: dict[str, Any] = {"seed": settings.seed, "balanced": _is_balanced(known)}
+            fitted = fit_rivals(estimator.preprocessor_, known.X, known.y, known.task, kinds=kinds, **options)
+            contestants += [Contestant.of_rival(rival, classes) for rival in fitted.values()]
+            train = known.X.index.difference(estimator.validation_index_, sort=False)
+            kinds = [kind for kind in kinds if kind != "linear"]
+            X, y = known.X.loc[train], known.y.loc[train]
+            fitted = fit_rivals(estimator.preprocessor_, X, y, known.task, kinds=kinds, **options)
+            on_curve += [Contestant.of_rival(rival, classes) for rival in fitted.values()]
+        scored = {one.name: score_outputs(known.y_test, one.outputs(known.X_test), classes) for one in contestants}
+        return cls(contestants, on_curve, scored)
 
 
-class _Prepared(NamedTuple):
-    task: Task
-    classes: list[str] | None
-    parts: _Parts
-    options: dict[str, Any]
-    notes: list[str]
-
-
-def _split(features: pd.DataFrame, target: pd.Series, task: Task, settings: TableSettings) -> _Parts:
-    counts, share = target.value_counts(), settings.test_size
-    stratify = target if task == "classification" and counts.min() > 1 else None
-    try:
-        X, X_test, y, y_test = train_test_split(
-            features, target, test_size=share, stratify=stratify, random_state=settings.seed
-        )
-    except ValueError as error:
-        raise TableError(f"{len(features)} rows are too few for a test set of {share:.0%}: {error}") from None
-    if min(len(X), len(X_test)) < 2:
-        raise TableError(
-            f"{len(features)} rows are too few: a test set of {share:.0%} leaves {len(X)} for training and "
-            f"{len(X_test)} for testing, and both need at least 2."
-        )
-    return _Parts(X, y, X_test, y_test)
-
-
-def _usable(task: Task, options: Mapping[str, Any], target: pd.Series) -> dict[str, Any]:
-    """The options, checked, with the keys of `class_weight` (strings in JSON) replaced by the table's own labels."""
-    check_options(_ESTIMATORS[task], options)
-    weights = options.get("class_weight")
-    if not isinstance(weights, Mapping):
-        return dict(options)
-    labels = {str(label): label for label in target.unique()}
-    return {**options, "class_weight": {labels.get(str(name), name): weight for name, weight in weights.items()}}
-
-
-def _make(known: _Prepared, seed: int, **others: Any) -> Estimator:
-    return _ESTIMATORS[known.task](**known.options, random_state=seed, **others)
-
-
-def _train(estimator: Estimator, parts: _Parts, **options: Any) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ColumnWarning)  # the notes name these columns
-        estimator.fit(parts.X, parts.y, **options)
-
-
-def _baseline(task: Task, parts: _Parts) -> Any:
-    """A model that predicts the most frequent class, or the mean, for every row."""
-    dummy = DummyClassifier() if task == "classification" else DummyRegressor()
-    return dummy.fit(parts.X, parts.y)
-
-
-def _score(model: Any, parts: _Parts) -> float:
-    return float(model.score(parts.X_test, parts.y_test))
-
-
-def _measured(model: Any, parts: _Parts) -> dict[str, dict[str, float]]:
-    """All measures of a model on the test set, as plain numbers."""
-    if isinstance(model, ClassifierMixin):
-        classes = list(model.classes_)
-        place = {label: number for number, label in enumerate(classes)}
-        known = parts.y_test.isin(classes).to_numpy()  # a class of one row may be in the test set alone
-        actual = np.array([place[label] for label in parts.y_test[known]], dtype=np.intp)
-        found = measure_classes(classes, actual, model.predict_proba(parts.X_test[known])) if len(actual) else {}
-    else:
-        found = measure_numbers(numbers(parts.y_test), model.predict(parts.X_test))
-    return {name: asdict(measure) for name, measure in found.items()}
+def _is_balanced(known: Prepared) -> bool:
+    return known.options.get("class_weight") == "balanced"
 
 
 def _write(
-    result: TableFit, estimator: Estimator, parts: _Parts, table: Path, target: str, made_by: dict[str, Any]
+    result: TableFit,
+    estimator: Estimator,
+    known: Prepared,
+    contest: _Contest,
+    table: Path,
+    settings: TableSettings,
+    made_by: dict[str, Any],
 ) -> None:
-    folder = Path(result.folder)
-    about = {"table": table.name, "target": target, "task": result.task, "score_name": result.score_name}
+    folder, rows = Path(result.folder), _rows(known, estimator)
+    about = {"table": table.name, "target": settings.target, "task": result.task, "score_name": result.score_name}
+    about |= {"table_sha256": table_hash(table)}
     save_estimator(estimator, result.model, about={**about, "scores": result.scores, "rows": result.rows})
-    headline = [(f"{result.score_name} ({SCORES[name]})", score) for name, score in result.scores.items()]
-    data = analyse(
-        estimator,
-        parts.X_test,
-        parts.y_test,
-        title=f"{table.name}: {target}",
-        headline=[
-            *headline,
-            ("units", sum(result.widths.values())),
-            ("parameters", result.parameters),
-            ("training time", f"{result.seconds:.0f} s"),
-        ],
-        settings={"table": table.name, "target": target, "seed": made_by["seed"], **_reported_options(estimator)},
+    held = estimator.validation_index_
+    parts = row_parts(known.rows, train=known.X.index, validation=held, test=known.X_test.index)
+    write_split(Path(result.model), parts)
+    first = ReportData(
+        title=f"{table.name}: {settings.target}",
+        task=result.task,
+        score_name=result.score_name,
+        answer=result.answer(),
+        headline=_headline(result),
+        size_curve=size_curve(estimator, rows.X_held, rows.y_held, contest.on_curve) if rows.are_apart else None,
+        leaders=leaderboard(contest.contestants, contest.scored, result.score_name),
+        leader_rows=f"the {len(known.X_test):,} test rows",
+        settings={
+            "table": table.name,
+            "target": settings.target,
+            "seed": settings.seed,
+            **_reported_options(estimator),
+        },
+        environment=provenance(),
         notes=[*result.notes, *result.ending()],
         measures=result.measures,
     )
+    data = analyse(estimator, rows, first, explain=settings.explain)
     write_report(folder / "report.html", data)
     write_files(
         {
@@ -265,6 +233,25 @@ def _write(
             folder / "report.json": json_file(data.to_json()),
         }
     )
+
+
+def _rows(known: Prepared, estimator: Estimator) -> TableRows:
+    """The rows by their role. A table that is too small for validation rows is judged by its training rows."""
+    held = estimator.validation_index_
+    train = known.X.index.difference(held, sort=False)
+    judged: pd.Index = held if len(held) else train
+    return TableRows(
+        known.X.loc[train], known.y.loc[train], known.X.loc[judged], known.y.loc[judged], known.X_test, known.y_test
+    )
+
+
+def _headline(result: TableFit) -> list[tuple[str, Any]]:
+    return [
+        (result.score_name, result.scores["adaptive"]),
+        ("units", sum(result.widths.values())),
+        ("parameters", result.parameters),
+        ("seconds of training", round(result.seconds, 1)),
+    ]
 
 
 def _reported_options(estimator: Estimator) -> dict[str, Any]:

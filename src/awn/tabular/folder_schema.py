@@ -22,7 +22,8 @@ _ABOUT = record(
         "task": text(),
         "score_name": text(),
         "scores": entries(maybe(number())),
-        "scored_on": text(),
+        "scored_on": maybe(text()),
+        "table_sha256": text(),
     },
     others=anything(),
 )

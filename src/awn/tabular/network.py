@@ -45,6 +45,7 @@ from awn.tabular.encode.preprocess import Preprocessor
 from awn.tabular.held_outputs import HeldOutputs
 from awn.tabular.members import Members, layer_widths, merge, networks_of, total_widths
 from awn.tabular.parameters import NetworkParameters
+from awn.tabular.read.frames import as_frame
 from awn.training import Data, FitOptions, History, fit
 from awn.training.evaluate import Loss, Score, all_outputs
 from awn.training.options import WIDTH_RATE
@@ -107,6 +108,8 @@ class Criterion:
 class NetworkEstimator(NetworkParameters, BaseEstimator):  # type: ignore[misc]
     """A network over the encoded rows of a table; the subclasses define what it predicts."""
 
+    # The labels of the rows that the training held out to keep an epoch and to choose the width.
+    validation_index_: pd.Index
     # Kept from one call of partial_fit to the next.
     _optimizer: torch.optim.Optimizer | None
     # Of a regressor, for prediction intervals; None if there were no validation rows, or the network was cut.
@@ -129,6 +132,7 @@ class NetworkEstimator(NetworkParameters, BaseEstimator):  # type: ignore[misc]
         seed = self._seed()
         train, validation = self._split(rows, criterion, seed)
         self._optimizer = None  # one from an earlier partial_fit belongs to another network
+        self.validation_index_ = validation.frame.index
         self.preprocessor_ = Preprocessor(kinds=self.kinds, bins=self.bins).fit(train.frame)
         warn_of_columns(self.preprocessor_.columns)
         part = Part(self._data(train), self._data(validation) if len(validation) else None)
@@ -253,6 +257,7 @@ class NetworkEstimator(NetworkParameters, BaseEstimator):  # type: ignore[misc]
     def _frame(self, X: Any, *, reset: bool) -> pd.DataFrame:
         """The rows as a DataFrame, checked as scikit-learn does; the columns of an array become x0, x1 and so on."""
         names = None if reset else [column.name for column in self.preprocessor_.columns]
+        X = as_frame(X)
         if isinstance(X, pd.DataFrame):
             _check_feature_names(self, X, reset=reset)
             _check_n_features(self, X, reset=reset)

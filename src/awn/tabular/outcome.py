@@ -11,7 +11,13 @@ from awn.basics.names import listed
 from awn.tabular.read.target import Task
 
 #: The names of the scored networks, in all output for people.
-SCORES = {"adaptive": "adaptive", "fixed": "fixed, same widths", "baseline": "baseline"}
+SCORES = {
+    "adaptive": "adaptive",
+    "fixed": "fixed, same widths",
+    "boosting": "gradient boosting",
+    "linear": "linear",
+    "baseline": "baseline",
+}
 _BASELINES = {"classification": "most frequent class", "regression": "mean"}
 _IMBALANCE = 5  # times as many rows of the largest class as of the smallest
 SCORE_NAMES: dict[Task, str] = {"classification": "accuracy", "regression": "R²"}
@@ -72,6 +78,19 @@ class TableFit:
     report: str
     notes: list[str]
 
+    def answer(self) -> str:
+        """The result in one line: how many units are enough, how good they are, and how boosting compares."""
+        learned, kept = sum(self.learned_widths.values()), sum(self.widths.values())
+        enough = f"{kept} units are enough" if kept < learned else f"all {kept} learned units count"
+        as_good = f", as good as all {learned} that were learned" if kept < learned else ""
+        others = f"; gradient boosting: {self._with_interval('boosting')}" if "boosting" in self.scores else ""
+        return f"{enough}: {self.score_name} {self._with_interval('adaptive')} on the test rows{as_good}{others}"
+
+    def _with_interval(self, name: str) -> str:
+        interval = self.measures[name].get(self.score_name)
+        half = "" if interval is None else f" ± {(interval['high'] - interval['low']) / 2:.3f}"
+        return f"{self.scores[name]:.3f}{half}"
+
     def ending(self) -> list[str]:
         """How the training ended, and which options may improve the result."""
         if self.stopped_early:
@@ -104,11 +123,12 @@ def describe_target(target: str, task: Task, classes: list[str] | None, reason: 
 def describe_rows(rows: dict[str, int], columns: dict[str, int]) -> str:
     """The numbers of rows, columns and inputs.
 
-    >>> describe_rows({"train": 1200, "test": 300}, {"table": 5, "used": 4, "inputs": 9})
-    '1,200 training rows, 300 test rows; 4 of 5 columns used, encoded as 9 inputs'
+    >>> describe_rows({"train": 1200, "validation": 240, "test": 300}, {"table": 5, "used": 4, "inputs": 9})
+    '1,200 training rows, 240 of them for validation, 300 test rows; 4 of 5 columns used, encoded as 9 inputs'
     """
+    held = f" {rows['validation']:,} of them for validation," if rows.get("validation") else ""
     return (
-        f"{rows['train']:,} training rows, {rows['test']:,} test rows; "
+        f"{rows['train']:,} training rows,{held} {rows['test']:,} test rows; "
         f"{columns['used']:,} of {columns['table']:,} columns used, encoded as {columns['inputs']:,} inputs"
     )
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
+from numpy.typing import NDArray
 
 from awn.basics.names import listed, near
 from awn.core.count import count_parameters
@@ -15,19 +16,23 @@ from awn.tabular.estimators import AdaptiveClassifier
 from awn.tabular.folder import Estimator, load_estimator, read_about, save_estimator
 from awn.tabular.read.table import read_table
 from awn.tabular.read.target import split_target
-from awn.tabular.read.values import numbers, words
+from awn.tabular.read.values import is_plain_number, numbers, words
+from awn.tabular.split import TEST, TRAIN, VALIDATION, read_split, write_split
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "|", "%")  # what a formula begins with, in some spreadsheet
 
 
 def predict_table(
-    model: Path, table: Path, *, proba: bool = False, keep: Sequence[str] = (), interval: float | None = None
+    model: Path, table: Path, *, proba: bool = False, keep: Sequence[str] | None = (), interval: float | None = None
 ) -> pd.DataFrame:
     """The predictions for the rows of a table: one column, or with `proba` the probability of every class.
 
-    The columns of the table in `keep` come first, as they are written there. `interval` adds the ends of prediction
+    The columns of the table in `keep`, or all of them if it is None, come first. `interval` adds the ends of prediction
     intervals with this coverage, for a regressor.
     """
     estimator, about = load_estimator(model), read_about(model)
-    frame = read_table(table, as_text=[*estimator.preprocessor_.text_columns, *keep])
+    frame = read_table(table, as_text=[*estimator.preprocessor_.text_columns, *(keep or ())], by_line=True)
+    keep = frame.columns.tolist() if keep is None else keep
     for name in keep:
         if name not in frame:
             raise TableError(f"{table} has no column {name!r} to keep.{near(name, frame.columns.tolist())}")
@@ -49,6 +54,20 @@ def predict_table(
     return pd.concat([frame[list(keep)].reset_index(drop=True), predicted], axis=1) if keep else predicted
 
 
+def without_formulas(frame: pd.DataFrame) -> pd.DataFrame:
+    """The table with a quote before every text that a spreadsheet would take for a formula.
+
+    >>> without_formulas(pd.DataFrame({"=1+1": ["@SUM(A1)", "north"], "profit": [-5, 3]})).to_dict("list")
+    {"'=1+1": ["'@SUM(A1)", 'north'], 'profit': [-5, 3]}
+    """
+    quoted = {name: frame[name] if is_plain_number(frame[name]) else frame[name].map(_quoted) for name in frame}
+    return pd.DataFrame(quoted).rename(columns=_quoted)
+
+
+def _quoted(cell: Any) -> Any:
+    return f"'{cell}" if isinstance(cell, str) and cell.startswith(_FORMULA) else cell
+
+
 def truncate_model(
     model: Path,
     table: Path,
@@ -61,8 +80,8 @@ def truncate_model(
 ) -> dict[str, Any]:
     """Truncate a model as `awn.truncate` does, repair it on a table, score both there, and save the smaller one."""
 
-    def truncated(estimator: Estimator, X: pd.DataFrame, y: pd.Series) -> Estimator:
-        return estimator.truncate(keep=keep, units=units, max_params=max_params, repair=X if repair else None)
+    def truncated(estimator: Estimator, rows: _TableRows) -> Estimator:
+        return estimator.truncate(keep=keep, units=units, max_params=max_params, repair=rows.X if repair else None)
 
     return _smaller(model, table, out, truncated)
 
@@ -70,31 +89,62 @@ def truncate_model(
 def compress_model(model: Path, table: Path, out: Path, *, max_drop: float, repair: bool = True) -> dict[str, Any]:
     """Compress a model by its score on a table, on which every truncation is repaired, and save the smaller one."""
 
-    def compressed(estimator: Estimator, X: pd.DataFrame, y: pd.Series) -> Estimator:
-        return estimator.compress(X, y, max_drop=max_drop, repair=X if repair else None)
+    def compressed(estimator: Estimator, rows: _TableRows) -> Estimator:
+        return estimator.compress(*rows.held, max_drop=max_drop, repair=rows.X if repair else None)
 
     return _smaller(model, table, out, compressed)
 
 
-def _smaller(model: Path, table: Path, out: Path, cut: Callable[[Estimator, Any, Any], Estimator]) -> dict[str, Any]:
+class _TableRows(NamedTuple):
+    """The rows to repair a network on, those to judge it by, and those for the last figure, if they are others.
+
+    Of the table that a model was trained on, these are the training, validation and test rows. Of another table, all
+    rows have the first two roles.
+    """
+
+    X: pd.DataFrame
+    held: tuple[pd.DataFrame, pd.Series]
+    held_name: str
+    test: tuple[pd.DataFrame, pd.Series] | None
+    parts: NDArray[Any] | None
+
+
+def _smaller(model: Path, table: Path, out: Path, cut: Callable[[Estimator, _TableRows], Estimator]) -> dict[str, Any]:
     estimator, about = load_estimator(model), read_about(model)
-    table_as_seen = read_table(table, as_text=estimator.preprocessor_.text_columns)
     if "target" not in about:
         raise ArgumentError(
             f"The model {model} was saved without the name of its target. Truncate or compress it in Python."
         )
-    features, target, _ = split_target(table_as_seen, about["target"])
-    rows, target = _own_columns(estimator, features), _as_learned(estimator, target)
-    smaller = cut(estimator, rows, target)
-    before, after = (_facts(each, rows, target) for each in (estimator, smaller))
-    scored = {"scores": {"adaptive": after["score"]}, "scored_on": str(table), "cut_from": before}
+    rows = _table_rows(model, estimator, about, table)
+    smaller = cut(estimator, rows)
+    before, after = (_facts(each, rows) for each in (estimator, smaller))
+    scored: dict[str, Any] = {"scores": {"adaptive": after["score"]}, "scored_on": str(table), "cut_from": before}
+    if rows.test is not None:
+        smaller.calibrate_(*rows.held)
+        scored |= {"scores": {"adaptive": after["test_score"]}, "scored_on": None}
     save_estimator(smaller, out, about={**about, **scored})
-    return {"score_name": about.get("score_name", "score"), "before": before, "after": after, "model": str(out)}
+    if rows.parts is not None:
+        write_split(out, rows.parts)
+    names = {"score_name": about.get("score_name", "score"), "rows": rows.held_name}
+    return {**names, "before": before, "after": after, "model": str(out)}
 
 
-def _facts(estimator: Estimator, rows: pd.DataFrame, target: pd.Series) -> dict[str, Any]:
+def _table_rows(model: Path, estimator: Estimator, about: dict[str, Any], table: Path) -> _TableRows:
+    frame = read_table(table, as_text=estimator.preprocessor_.text_columns, by_line=True)
+    features, target, _ = split_target(frame, about["target"])
+    X, y = _own_columns(estimator, features), _as_learned(estimator, target)
+    parts = read_split(model, about, table, len(frame))
+    own = None if parts is None else parts[frame.index.get_indexer(X.index)]
+    if own is None or not {TRAIN, VALIDATION, TEST} <= set(own):
+        return _TableRows(X, (X, y), f"all rows of {table}", None, None)
+    train, held, test = ((X[own == part], y[own == part]) for part in (TRAIN, VALIDATION, TEST))
+    return _TableRows(train[0], held, "the validation rows", test, parts)
+
+
+def _facts(estimator: Estimator, rows: _TableRows) -> dict[str, Any]:
     return {
-        "score": float(estimator.score(rows, target)),
+        "score": float(estimator.score(*rows.held)),
+        **({} if rows.test is None else {"test_score": float(estimator.score(*rows.test))}),
         "parameters": count_parameters(estimator.model_),
         "widths": estimator.widths_,
     }

@@ -18,7 +18,8 @@ class TableSettings:
 
     `task` is inferred from the target if None. `test_size` is the fraction of the rows in the test set. `seed` decides
     the split, the initial weights and the order of the rows. `compare` also trains a fixed network of the learned
-    widths. `options` are parameters of the estimator; they are checked when the task is known.
+    widths, gradient boosting and a linear model. `explain` measures the importance of the columns. `options` are
+    parameters of the estimator; they are checked when the task is known.
 
     >>> TableSettings("price", test_size=1.5)
     Traceback (most recent call last):
@@ -30,6 +31,7 @@ class TableSettings:
     test_size: float = 0.2
     seed: int = 0
     compare: bool = True
+    explain: bool = True
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

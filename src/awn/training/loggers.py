@@ -6,7 +6,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from awn.errors import MissingExtraError
+from awn.basics.extra import needs_extra
 from awn.training.callbacks import Callback, Progress
 from awn.training.history import EpochRow
 
@@ -15,10 +15,10 @@ class TensorBoardLogger(Callback):
     """Writes every number of every row to TensorBoard. Needs `pip install "awn[tensorboard]"`."""
 
     def __init__(self, folder: str | Path) -> None:
-        try:
+        with needs_extra(
+            "TensorBoardLogger needs TensorBoard", "tensorboard", "tensorboard", "torch.utils.tensorboard"
+        ):
             import torch.utils.tensorboard  # noqa: F401
-        except ImportError:
-            raise MissingExtraError('TensorBoardLogger needs TensorBoard: pip install "awn[tensorboard]"') from None
         self.folder = Path(folder)
         self._writer: Any = None  # open only during a run, since a writer cannot be copied or pickled
 
@@ -43,10 +43,8 @@ class MLflowLogger(Callback):
     """Logs the options and every row to the active MLflow run. Needs `pip install "awn[mlflow]"`."""
 
     def __init__(self) -> None:
-        try:
+        with needs_extra("MLflowLogger needs MLflow", "mlflow", "mlflow"):
             import mlflow  # noqa: F401
-        except ImportError:
-            raise MissingExtraError('MLflowLogger needs MLflow: pip install "awn[mlflow]"') from None
 
     def on_fit_start(self, progress: Progress) -> None:
         """Log the options."""

@@ -8,10 +8,17 @@ from collections.abc import Callable
 from awn.errors import ArgumentError
 from awn_paper.data.dataset import Dataset
 from awn_paper.data.graphs import load_nci1, load_reddit
-from awn_paper.data.images import load_cifar10, load_cifar100, load_mnist, load_pmnist
+from awn_paper.data.images import (
+    load_cifar10,
+    load_cifar100,
+    load_mnist,
+    load_mnist_pixels,
+    load_pmnist,
+    load_pmnist_part,
+)
 from awn_paper.data.plane import load_double_moon, load_spiral, load_spiral_hard
 from awn_paper.data.tables import load_credit, load_miniboone, load_pol
-from awn_paper.data.text import load_multi30k, load_multi30k_seen
+from awn_paper.data.text import load_multi30k, load_multi30k_seen, load_multi30k_short
 
 LOADERS: dict[str, Callable[[], Dataset]] = {
     "DoubleMoon": load_double_moon,
@@ -21,16 +28,19 @@ LOADERS: dict[str, Callable[[], Dataset]] = {
     "MiniBooNE": load_miniboone,
     "credit card": load_credit,
     "PMNIST": load_pmnist,
+    "PMNIST (10,000 images)": load_pmnist_part,
     "MNIST": load_mnist,
+    "MNIST pixels": load_mnist_pixels,
     "CIFAR10": load_cifar10,
     "CIFAR100": load_cifar100,
     "Multi30k": load_multi30k,
     "Multi30k (seen tokens)": load_multi30k_seen,
+    "Multi30k (short)": load_multi30k_short,
 }
 #: Data sets that come in folds.
 FOLDED: dict[str, Callable[[int], Dataset]] = {"NCI1": load_nci1, "REDDIT-B": load_reddit}
 #: Those whose parts for training and validation are given, and not to be drawn anew for model selection.
-GIVEN_PARTS = (*FOLDED, "Multi30k", "Multi30k (seen tokens)")
+GIVEN_PARTS = (*FOLDED, "Multi30k", "Multi30k (seen tokens)", "Multi30k (short)")
 
 
 @functools.lru_cache(maxsize=2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 
 import numpy as np
@@ -47,6 +48,7 @@ CIFAR10_TEST = [_cifar10("cifar-10-batches-bin/test_batch.bin")]
 CIFAR100_TRAIN = [_cifar100("cifar-100-binary/train.bin")]
 CIFAR100_TEST = [_cifar100("cifar-100-binary/test.bin")]
 
+PART = 1 / 6
 _VALIDATION = 1 / 6  # of what is not for testing, as in the paper
 
 
@@ -55,6 +57,16 @@ def load_mnist() -> Dataset:
     train = Data(_idx(MNIST["train images"])[:, None], _idx(MNIST["train labels"]).long())
     test = Data(_idx(MNIST["test images"])[:, None], _idx(MNIST["test labels"]).long())
     return _dataset("MNIST", train, test, classes=10)
+
+
+def load_mnist_pixels() -> Dataset:
+    """MNIST as a table of 784 columns between 0 and 1, for perceptrons."""
+    plain = load_mnist()
+    assert plain.test is not None
+    train, validation, test = (
+        Data(part.x.flatten(1).float() / 255, part.y) for part in (plain.train, plain.validation, plain.test)
+    )
+    return Dataset("MNIST pixels", train, validation, test, inputs=784, outputs=10)
 
 
 def load_pmnist() -> Dataset:
@@ -67,6 +79,15 @@ def load_pmnist() -> Dataset:
         for part in (plain.train, plain.validation, plain.test)
     )
     return Dataset("PMNIST", train, validation, test, inputs=28, outputs=10)
+
+
+def load_pmnist_part() -> Dataset:
+    """The same with a sixth of the images for training and validation, 10,000 in all, and the whole test part."""
+    whole = load_pmnist()
+    train, validation = (
+        part.rows(stratified(part.y, (PART, 1 - PART), seed=0)[0]) for part in (whole.train, whole.validation)
+    )
+    return dataclasses.replace(whole, name="PMNIST (10,000 images)", train=train, validation=validation)
 
 
 def load_cifar10() -> Dataset:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from awn.errors import DataError, MissingExtraError
+from awn.basics.extra import needs_extra
+from awn.errors import DataError
 from awn.training.data import Data
 from awn_paper.data.dataset import Dataset
 from awn_paper.data.source import Source
@@ -27,6 +29,8 @@ SHA256 = {
     "merges.txt": "1ce1664773c50f3e0cc8842619a93edc4624525b728b188a9e0be33b7726adc5",
 }
 LONGEST = 128
+SHORT = 24  # tokens of a sentence, its ends included
+FREQUENT = 2000
 END = 50256  # GPT-2's only special token: a sentence begins and ends with it
 PADDING = 50257  # one more than GPT-2 has
 
@@ -41,14 +45,36 @@ def load_multi30k() -> Dataset:
 def load_multi30k_seen() -> Dataset:
     """Only tokens that occur in the training part, numbered anew; others become one token for all unknown ones."""
     pairs = {part: _tokens(name) for part, name in PARTS.items()}
-    seen = sorted({token for side in pairs["train"] for sentence in side for token in sentence})
-    number = {token: place for place, token in enumerate(seen)}
-    unknown, padding = len(seen), len(seen) + 1
+    return _of_tokens("Multi30k (seen tokens)", pairs, _by_frequency(pairs["train"]))
+
+
+def load_multi30k_short() -> Dataset:
+    """Pairs of short sentences, and the most frequent tokens of those in the training part, so that steps are cheap."""
+    pairs = {part: _short(*_tokens(name)) for part, name in PARTS.items()}
+    return _of_tokens("Multi30k (short)", pairs, _by_frequency(pairs["train"])[:FREQUENT])
+
+
+def _short(source: list[list[int]], target: list[list[int]]) -> Pairs:
+    """The pairs of which neither sentence is longer than `SHORT` tokens."""
+    kept = [(one, other) for one, other in zip(source, target, strict=True) if max(len(one), len(other)) <= SHORT]
+    return [one for one, _ in kept], [other for _, other in kept]
+
+
+def _by_frequency(pairs: Pairs) -> list[int]:
+    """The tokens of both languages, the most frequent first; of equally frequent ones that of the lower number."""
+    counts = Counter(token for side in pairs for sentence in side for token in sentence)
+    return sorted(counts, key=lambda token: (-counts[token], token))
+
+
+def _of_tokens(name: str, pairs: dict[str, Pairs], tokens: list[int]) -> Dataset:
+    """The data set with these tokens alone, numbered in the order of GPT-2."""
+    number = {token: place for place, token in enumerate(sorted(tokens))}
+    unknown, padding = len(tokens), len(tokens) + 1
     renumbered: dict[str, Pairs] = {}
     for part, (source, target) in pairs.items():
         sides = ([[number.get(token, unknown) for token in line] for line in side] for side in (source, target))
         renumbered[part] = (next(sides), next(sides))
-    return _dataset("Multi30k (seen tokens)", renumbered, padding + 1, padding)
+    return _dataset(name, renumbered, padding + 1, padding)
 
 
 def _dataset(name: str, pairs: dict[str, Pairs], tokens: int, padding: int) -> Dataset:
@@ -87,10 +113,8 @@ def _tokens(part: str) -> Pairs:
 
 def encode(lines: list[str]) -> list[list[int]]:
     """Sentences as GPT-2's tokens."""
-    try:
+    with needs_extra("reading text needs tokenizers", "paper", "tokenizers"):
         from tokenizers import ByteLevelBPETokenizer
-    except ModuleNotFoundError:
-        raise MissingExtraError('reading text needs tokenizers: pip install "awn[paper]"') from None
     sources = [
         Source(f"gpt2-bpe/{name}", _GPT2_HOME, SHA256[name], f"{_GPT2_HOME}/resolve/main/{name}")
         for name in ("vocab.json", "merges.txt")

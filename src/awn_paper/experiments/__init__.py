@@ -17,12 +17,14 @@ from awn_paper.experiments import (
     remove,
     retrain,
     search,
+    sequences,
     start,
     table1,
+    text,
     time,
     truncate,
 )
-from awn_paper.protocol import Experiment
+from awn_paper.protocol import Experiment, Profile
 from awn_paper.show import Results, Shown
 
 Show = Callable[[Results], list[Shown]]
@@ -44,6 +46,8 @@ EXPERIMENTS: dict[str, tuple[Experiment, Show]] = {
         (remove.REMOVE, remove.show),
         (initialisation.INITIALISATION, initialisation.show),
         (quantile.QUANTILE, quantile.show),
+        (sequences.SEQUENCES_STUDY, sequences.show),
+        (text.TEXT_STUDY, text.show),
         (layers.LAYERS, layers.show),
         (time.TIME, time.show),
     )
@@ -53,5 +57,16 @@ EXPERIMENTS: dict[str, tuple[Experiment, Show]] = {
 def find_experiment(name: str) -> Experiment:
     """An experiment by its name."""
     if name not in EXPERIMENTS:
-        raise ArgumentError(f"no experiment is called {name!r}. There are: {', '.join(EXPERIMENTS)}.")
+        raise ArgumentError(f"no experiment is called {name!r}. There are: {', '.join(EXPERIMENTS)}, and all.")
     return EXPERIMENTS[name][0]
+
+
+def find_experiments(name: str, profile: Profile) -> list[Experiment]:
+    """The experiment of a name, or with `all` every one that has a protocol of the profile.
+
+    >>> [len(find_experiments(name, "small")) for name in ("table1", "all")] == [1, len(EXPERIMENTS)]
+    True
+    """
+    if name != "all":
+        return [find_experiment(name)]
+    return [experiment for experiment, _ in EXPERIMENTS.values() if profile != "long" or experiment.long is not None]

@@ -64,4 +64,5 @@ BATCH = Experiment(
         says="The paper's 5000 epochs, ReLU6 alone, five runs. The paper averages over its model selection.",
     ),
     small=Protocol(_cases(_SMALL), seeds=1, says="300 epochs in place of 5000, one run each."),
+    folder="start",  # batches of 128 are a case of that study
 )

@@ -36,5 +36,6 @@ DIFFICULTY = Experiment(
     says="The final runs of Table 1: DoubleMoon < Spiral < SpiralHard, and MNIST < CIFAR10 < CIFAR100.",
     paper=Protocol(_cases(TABLE1.paper), seeds=10, says="The paper's grids and epochs, ten final runs."),
     small=Protocol(_cases(TABLE1.small), seeds=10, says="The runs of Table 1's small profile."),
+    long=Protocol(_cases(TABLE1.protocol("long")), seeds=10, says="The runs of Table 1's long profile."),
     folder="table1",
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from awn.core.families import Exponential, PowerLaw, Sigmoid
 from awn.core.importance import Importance
-from awn_paper.experiments.table1 import ACTIVATIONS, LEARNED
+from awn_paper.experiments.table1 import ACTIVATIONS, LEARNED, PATIENCE
 from awn_paper.models import MLP
 from awn_paper.protocol import Case, Experiment, Protocol
 from awn_paper.settings import Settings, Training
@@ -23,6 +23,7 @@ FAMILIES: dict[str, tuple[Importance, ...]] = {
     "Sigmoid": tuple(Sigmoid(midpoint=start, scale="mass") for start in (128.0, 256.0)),
 }
 _PAPER = Settings("SpiralHard", MLP(), LEARNED, Training(5000)).change(max_units=5000)
+_LONG = _PAPER.change(layers=2, max_units=1000, patience=PATIENCE)
 _SMALL = _PAPER.change(epochs=150, max_units=2000)
 
 
@@ -64,5 +65,14 @@ IMPORTANCE = Experiment(
         seeds=0,
         says="Two depths, two activations, σ_θ = 10 and two starts of each family, 150 epochs; layers of at most 2000 "
         "units.",
+    ),
+    long=Protocol(
+        tuple(
+            Case(name, _LONG.vary(activation=("leaky_relu", "relu6"), importance=families[:2]))
+            for name, families in FAMILIES.items()
+        ),
+        seeds=0,
+        says=f"Two layers of at most 1000 units, two activations, σ_θ = 10 and two starts of each family, the paper's "
+        f"5000 epochs at most; training stops after {PATIENCE} without a better validation score.",
     ),
 )

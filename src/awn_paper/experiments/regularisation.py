@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from awn_paper.experiments.table1 import LEARNED, PAPER_GRIDS, SMALL_GRIDS, Grid
+from awn_paper.experiments.table1 import LEARNED, LONG_GRIDS, PAPER_GRIDS, SMALL_GRIDS, Grid
 from awn_paper.models import MLP
 from awn_paper.protocol import Case, Experiment, Protocol
 from awn_paper.settings import Settings, Training
@@ -32,9 +32,8 @@ def unregularised(grids: dict[str, Grid]) -> tuple[Case, ...]:
     """σ_θ = 100, unbounded activations, at most 5000 units a layer."""
     cases = []
     for name, grid in grids.items():
-        base = Settings(name, MLP(), LEARNED, Training(grid.epochs, grid.batch)).change(
-            weight_scale=100.0, max_units=5000
-        )
+        training = Training(grid.epochs, grid.batch, patience=grid.patience)
+        base = Settings(name, MLP(), LEARNED, training).change(weight_scale=100.0, max_units=5000)
         activations = tuple(activation for activation in grid.activations if activation != "relu6")
         cases.append(Case("NoReg", base.vary(layers=grid.layers, activation=activations)))
     return tuple(cases)
@@ -60,5 +59,10 @@ REGULARISATION = Experiment(
         seeds=3,
         says="Grids and epochs of Table 1's small profile, three final runs; pol is left out, since wide layers take "
         "too long on two cores.",
+    ),
+    long=Protocol(
+        unregularised(LONG_GRIDS),
+        seeds=5,
+        says="Grids, epochs and early stopping of Table 1's long profile without ReLU6, five final runs.",
     ),
 )

@@ -65,5 +65,10 @@ RETRAIN = Experiment(
     small=Protocol(
         retrained(TABLE1.small, ("Spiral", "SpiralHard")), seeds=10, says="Grids and epochs of Table 1's small profile."
     ),
+    long=Protocol(
+        retrained(TABLE1.protocol("long"), ("Spiral", "SpiralHard")),
+        seeds=10,
+        says="Grids, epochs and early stopping of Table 1's long profile, ten final runs.",
+    ),
     folder="table1",
 )

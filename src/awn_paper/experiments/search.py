@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from awn_paper.experiments.table1 import LEARNED, images
+from awn_paper.experiments.table1 import LEARNED, PATIENCE, images
 from awn_paper.models import MLP, Fixed
 from awn_paper.protocol import AnyCase, Case, Experiment, Protocol, Searched
 from awn_paper.search import Proposer
@@ -45,7 +45,11 @@ def show(results: Results) -> list[Shown]:
     return [Table(("", "accuracy", "paper", "total width", "search and one training, s"), tuple(rows))]
 
 
-_HARD = Settings("SpiralHard", MLP(layers=2, activation="leaky_relu"), LEARNED, Training(300))
+def _on(name: str, layers: int, activation: str, training: Training) -> tuple[AnyCase, ...]:
+    """The searches on points or a table, with networks of the same depth and activation."""
+    adaptive = Settings(name, MLP(layers=layers, activation=activation), LEARNED, training)
+    return searches(adaptive, adaptive.change(widths=Fixed(8)), WIDTHS["points"])
+
 
 SEARCH = Experiment(
     name="search",
@@ -62,8 +66,21 @@ SEARCH = Experiment(
         says="ResNet-20 on the images, widths from 0 to 512; ten final runs.",
     ),
     small=Protocol(
-        searches(_HARD, Settings("SpiralHard", _HARD.network, Fixed(8), _HARD.training), WIDTHS["points"]),
+        _on("SpiralHard", 4, "relu6", Training(300)),
         seeds=3,
-        says="SpiralHard in place of the images, two layers, widths from 8 to 256, 300 epochs; three final runs.",
+        says="SpiralHard in place of the images, four layers of ReLU6, widths from 8 to 256, 300 epochs; three final "
+        "runs.",
+    ),
+    long=Protocol(
+        (
+            *_on("SpiralHard", 4, "relu6", Training(5000, patience=PATIENCE)),
+            *_on("pol", 2, "relu6", Training(5000, patience=PATIENCE)),
+            *_on("credit card", 2, "relu6", Training(5000, patience=PATIENCE)),
+            *_on("MNIST pixels", 1, "relu6", Training(20)),
+        ),
+        seeds=5,
+        says="In place of ResNet-20 on the images: perceptrons of ReLU6, widths from 8 to 256, on SpiralHard (four "
+        "layers), pol and credit card (two layers), with the paper's epochs and early stopping as in Table 1's long "
+        "profile, and on the pixels of MNIST (one layer, 20 epochs). Five final runs.",
     ),
 )

@@ -68,9 +68,9 @@ START = Experiment(
     says="SpiralHard, two hidden layers, from different starting rates of the exponential. The paper: the width ends "
     "the same under ReLU6, and approaches the same slowly under ReLU and LeakyReLU.",
     paper=Protocol(
-        _cases(_PAPER, {"relu6": 10, "relu": 2, "leaky_relu": 2}),
+        _cases(_PAPER, {"relu6": 10, "relu": 5, "leaky_relu": 5}),
         seeds=10,
-        says="The paper's 5000 epochs; ten runs under ReLU6, two under the others. The paper averages over its model "
+        says="The paper's 5000 epochs; ten runs under ReLU6, five under the others. The paper averages over its model "
         "selection.",
     ),
     small=Protocol(_cases(_PAPER, {"relu6": 2}), seeds=2, says="The paper's 5000 epochs, ReLU6 alone, two runs each."),

@@ -61,5 +61,6 @@ TIME = Experiment(
     says="From the runs of Table 1: the mean time of a configuration of the model selection, and of all of it.",
     paper=TABLE1.paper,
     small=TABLE1.small,
+    long=TABLE1.long,
     folder="table1",
 )

@@ -8,6 +8,7 @@ from torch import nn
 
 from awn.nn.mlp import AdaptiveMLP
 from awn_paper.data.dataset import Dataset
+from awn_paper.models.constant import fixed_without_autograd
 from awn_paper.models.perceptron import Learned, LearnedInOrder, Perceptron, Widths, hidden_sizes
 
 
@@ -19,7 +20,7 @@ class MLP:
     activation: str = "relu6"
 
     def build(self, data: Dataset, widths: Widths) -> nn.Module:
-        """A plain network, or one that learns its widths: `awn.training.fit` trains it without autograd."""
+        """A network that `awn.training.fit` trains without autograd, with learned widths or fixed ones."""
         if isinstance(widths, Learned):
             return AdaptiveMLP(
                 data.inputs,
@@ -32,4 +33,5 @@ class MLP:
                 new_units=widths.new_units,
                 ordered=widths.ordered if isinstance(widths, LearnedInOrder) else 0.0,
             )
-        return Perceptron(data.inputs, hidden_sizes(self.layers, widths), data.outputs, self.activation)
+        plain = Perceptron(data.inputs, hidden_sizes(self.layers, widths), data.outputs, self.activation)
+        return fixed_without_autograd(plain, self.activation) if widths.units else plain

@@ -1,12 +1,10 @@
 """Hugging Face: a Trainer callback that learns widths, `save_pretrained` and `from_pretrained`."""
 
-from awn.errors import MissingExtraError
+from awn.basics.extra import needs_extra
 
-try:
+with needs_extra("awn.huggingface needs transformers", "transformers", "accelerate", "transformers"):
     import accelerate  # noqa: F401  what the Trainer needs
     import transformers  # noqa: F401
-except ImportError:
-    raise MissingExtraError('awn.huggingface needs transformers: pip install "awn[transformers]"') from None
 
 from awn.integrations.huggingface.callback import AdaptiveWidthCallback
 from awn.integrations.huggingface.pretrained import from_pretrained, save_pretrained

@@ -17,6 +17,15 @@ Codes = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
+class LevelCodes:
+    """The input of a column that each level sets to 1, that of unknown levels (-1 for none), and how many there are."""
+
+    codes: dict[str, int]
+    unknown: int
+    size: int
+
+
+@dataclass(frozen=True)
 class OneHot:
     """At most `max_levels` inputs per column: the most frequent levels, and one for the others; missing is a level.
 
@@ -44,6 +53,20 @@ class OneHot:
     def transform(self, columns: Sequence[pd.Series]) -> npt.NDArray[np.float32]:
         """One input per level, 1 for the level of the row."""
         return np.asarray(self.encoder.transform(_codes(columns, self.levels)), dtype=np.float32)
+
+    def codes(self) -> list[LevelCodes]:
+        """The codes of each column's levels."""
+        found = []
+        for frequent, rare in self._frequent_and_rare():
+            codes = {level: place for place, level in enumerate(frequent)}
+            codes |= dict.fromkeys(rare, len(frequent))
+            found.append(LevelCodes(codes, len(frequent) if rare else -1, len(frequent) + bool(rare)))
+        return found
+
+    @property
+    def sizes(self) -> list[int]:
+        """The number of inputs of each column."""
+        return [len(frequent) + bool(rare) for frequent, rare in self._frequent_and_rare()]
 
     def names(self, columns: Sequence[str]) -> list[str]:
         """The names of the inputs."""

@@ -17,7 +17,7 @@ from awn.tabular.encode.bins import Bins
 from awn.tabular.encode.blocks import column_blocks, numpy_numbers
 from awn.tabular.encode.columns import Column, ColumnKind, decide_columns
 from awn.tabular.encode.dates import Calendar
-from awn.tabular.encode.onehot import OneHot
+from awn.tabular.encode.onehot import LevelCodes, OneHot
 from awn.tabular.encode.preprocess_schema import FORMAT, read_preprocessing
 from awn.tabular.encode.scaling import LIMIT, Scaling
 from awn.tabular.read.names import with_names
@@ -28,12 +28,13 @@ _NUMERIC = ("number", "boolean", "date")
 
 @dataclass(frozen=True)
 class NumericPieces:
-    """The encoding of a numeric table as plain arrays, for programs without pandas and scikit-learn.
+    """The encoding of numbers as plain arrays, for programs without pandas and scikit-learn.
 
-    For the columns in this order, with booleans as 0 and 1: replace missing values by `medians`; subtract `medians`,
-    divide by `scales`, and limit each result z to z / √(1 + (z / `limit`)²); append 1 for missing or 0 for each column
-    numbered in `indicators`; append the bins, for each of which the number in column `bin_columns`, minus `bin_lows`,
-    over `bin_widths`, is clipped to the range from 0 to 1. Compute in double precision.
+    For the columns in this order, of which a date has several, with booleans as 0 and 1: replace missing values by
+    `medians`; subtract `medians`, divide by `scales`, and limit each result z to z / √(1 + (z / `limit`)²); append 1
+    for missing or 0 for each column numbered in `indicators`; append the bins, for each of which the number in column
+    `bin_columns`, minus `bin_lows`, over `bin_widths`, is clipped to the range from 0 to 1. Compute in double
+    precision.
     """
 
     columns: tuple[str, ...]
@@ -172,19 +173,65 @@ class Preprocessor:
         """
         return [column.name for column in self.columns if column.kind == "category" or column.number_format]
 
+    @property
+    def number_names(self) -> list[str]:
+        """The names of the numbers, booleans and parts of dates, in the order of `numbers`."""
+        numeric = [column for column in self.columns if column.kind in _NUMERIC]
+        return [name for column in numeric for name in _number_names(column, self._calendars)]
+
+    def numbers(self, frame: pd.DataFrame) -> Floats:
+        """The numbers, booleans and parts of dates of a table as they are, NaN where missing: [rows, numbers].
+
+        >>> table = pd.DataFrame({"age": [20, 30, None], "job": ["cook", "smith", "cook"]})
+        >>> Preprocessor().fit(table).numbers(table)
+        array([[20.], [30.], [nan]])
+        """
+        self._check_columns(with_names(frame))
+        if not self.number_names:
+            return np.empty((len(frame), 0))
+        return _number_matrix(with_names(frame), self._columns, self._calendars)
+
+    @property
+    def inputs_of(self) -> dict[str, list[int]]:
+        """The positions of the inputs that each used column is encoded as.
+
+        >>> table = pd.DataFrame({"age": [20, 30, None], "job": ["cook", "smith", "cook"]})
+        >>> Preprocessor().fit(table).inputs_of
+        {'age': [0, 1], 'job': [2, 3]}
+        """
+        numeric = [column for column in self.columns if column.kind in _NUMERIC]
+        owners = [column.name for column in numeric for _ in _number_names(column, self._calendars)]
+        if self._scaling is not None and self._bins is not None:
+            marked = dict(zip(self._scaling.marked, numeric, strict=True))
+            binned = [owners[place] for place in self._bins.columns.tolist()]
+            owners += [marked[place].name for place in self._scaling.marks]
+            owners += binned
+        if self._onehot is not None:
+            sizes = zip(self.category_columns, self._onehot.sizes, strict=True)
+            owners += [name for name, size in sizes for _ in range(size)]
+        places: dict[str, list[int]] = {column.name: [] for column in self.columns if column.used}
+        for place, name in enumerate(owners):
+            places[name].append(place)
+        return places
+
+    @property
+    def unbinned_inputs(self) -> list[int]:
+        """The positions of all inputs besides the bins of numbers."""
+        first = 0 if self._scaling is None else len(self._scaling.medians) + len(self._scaling.marks)
+        bins = 0 if self._bins is None else len(self._bins.columns)
+        return [place for place in range(len(self.feature_names)) if not first <= place < first + bins]
+
     def numeric_pieces(self) -> NumericPieces | None:
-        """The encoding of a table that holds only numbers and booleans; None for any other table.
+        """The encoding of the numbers, booleans and dates; None if there are none, or in a file of format 1.
 
         >>> Preprocessor().fit(pd.DataFrame({"age": [20, 30, 40]})).numeric_pieces().medians
         array([30.])
         """
         self._check_fitted()
-        if self._onehot is not None or self._calendars or self._scaling is None or self._bins is None:
-            return None
-        if self._scaling.means is not None:  # of a file of format 1
+        if self._scaling is None or self._bins is None or self._scaling.means is not None:
             return None
         return NumericPieces(
-            columns=tuple(column.name for column in self._columns if column.used),
+            columns=tuple(self.number_names),
             medians=self._scaling.medians.copy(),
             scales=self._scaling.scales.copy(),
             limit=LIMIT,
@@ -193,6 +240,19 @@ class Preprocessor:
             bin_lows=self._bins.lows.copy(),
             bin_widths=self._bins.widths.copy(),
         )
+
+    @property
+    def calendars(self) -> Mapping[str, Calendar]:
+        """The encodings of the columns of dates."""
+        return dict(self._calendars)
+
+    def category_codes(self) -> list[LevelCodes]:
+        """The inputs of each column of categories: which one a level sets to 1.
+
+        >>> Preprocessor().fit(pd.DataFrame({"job": ["cook", "smith", "cook"]})).category_codes()
+        [LevelCodes(codes={'cook': 0, 'smith': 1}, unknown=-1, size=2)]
+        """
+        return [] if self._onehot is None else self._onehot.codes()
 
     def to_json(self) -> dict[str, Any]:
         """The fitted preprocessor as plain data for a JSON file."""

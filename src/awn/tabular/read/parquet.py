@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 from awn.basics.limits import limits, raise_it
 from awn.basics.names import listed
 from awn.errors import TableError
+from awn.tabular.read.frames import from_arrow
 from awn.tabular.read.names import check_names
 from awn.tabular.read.size import check_size
 
@@ -21,10 +22,7 @@ def read_parquet(data: bytes, table: str) -> pd.DataFrame:
         _check_bytes(file.metadata, table)
         content = file.read()
         check_names(content.column_names, table)
-        for place, field in enumerate(content.schema):
-            if pa.types.is_decimal(field.type):  # otherwise pandas holds them as Python objects
-                content = content.set_column(place, field.name, content.column(place).cast(pa.float64()))
-        frame = content.to_pandas(date_as_object=False)
+        frame = from_arrow(content)
         # A named index is a column of the file; an unnamed one only numbers the rows.
         named = [name for name in frame.index.names if name is not None]
         frame = frame.reset_index(named).reset_index(drop=True)

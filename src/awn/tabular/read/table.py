@@ -13,6 +13,7 @@ from awn.basics.limits import limits, raise_it
 from awn.basics.names import listed
 from awn.errors import TableError
 from awn.tabular.read.delimited import read_delimited
+from awn.tabular.read.lines import line_index
 from awn.tabular.read.parquet import read_parquet
 from awn.tabular.read.unpack import PACKED, unpack
 
@@ -41,7 +42,7 @@ _STARTS = {
 _CONTROL = bytes(set(range(32)) - set(b"\t\n\v\f\r"))
 
 
-def read_table(path: str | Path, *, as_text: Collection[str] = ()) -> pd.DataFrame:
+def read_table(path: str | Path, *, as_text: Collection[str] = (), by_line: bool = False) -> pd.DataFrame:
     r"""Read a CSV, TSV or Parquet file, compressed or not; the delimiter is detected.
 
     >>> import tempfile
@@ -52,16 +53,17 @@ def read_table(path: str | Path, *, as_text: Collection[str] = ()) -> pd.DataFra
     0  north     120.0
     1  south       NaN
 
-    Columns of a text file that are listed in `as_text` are read as strings, so that a code such as 007 stays one.
+    With `by_line`, the index has the line of every row of a text file, for errors. Columns of a text file that are
+    listed in `as_text` are read as strings, so that a code such as 007 stays one.
     """
     path = Path(path)
     _check_file(path)
-    frame = _read(path, as_text)
+    frame = _read(path, as_text, by_line)
     pa.default_memory_pool().release_unused()  # Arrow would keep more than the size of the table for later use
     return frame
 
 
-def _read(path: Path, as_text: Collection[str]) -> pd.DataFrame:
+def _read(path: Path, as_text: Collection[str], by_line: bool) -> pd.DataFrame:
     ending, packed = _endings(path)
     try:
         size, most = path.stat().st_size, limits().table_bytes
@@ -77,7 +79,8 @@ def _read(path: Path, as_text: Collection[str]) -> pd.DataFrame:
         return read_parquet(data if data.startswith(b"PAR1") else unpack(data, packed, path), str(path))
     data = unpack(data, packed, path)
     _refuse_binary(data, path)
-    return read_delimited(data, str(path), tabs=_TEXT[ending], as_text=as_text)
+    frame = read_delimited(data, str(path), tabs=_TEXT[ending], as_text=as_text)
+    return frame.set_axis(line_index(data, len(frame)), axis=0) if by_line else frame
 
 
 def _endings(path: Path) -> tuple[str, str]:

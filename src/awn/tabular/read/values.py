@@ -14,6 +14,7 @@ import pandas as pd
 from pandas.api import types
 
 from awn.errors import TableError
+from awn.tabular.read.lines import LINE
 from awn.tabular.read.written import Floats as Floats
 from awn.tabular.read.written import NumberFormat, parse_alike, parse_numbers
 
@@ -131,12 +132,14 @@ def is_plain_date(column: pd.Series) -> bool:
 
 
 def row_name(column: pd.Series, position: int) -> str:
-    """The name of a row in errors: its label in the table.
+    """The name of a row in errors: its line in the file, or its label in the table.
 
-    >>> row_name(pd.Series([1, 2]), 1)
-    'row 1 (counting from 0)'
+    >>> row_name(pd.Series([1, 2]), 1), row_name(pd.Series([1, 2], index=pd.RangeIndex(2, 4, name="line")), 1)
+    ('row 1 (counting from 0)', 'line 3')
     """
     label = column.index[position]
+    if column.index.name == LINE:
+        return f"line {label}"
     return f"row {label} (counting from 0)" if isinstance(label, (int, np.integer)) else f"row {label!r}"
 
 
