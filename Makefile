@@ -6,7 +6,7 @@ PIP = $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c c
 FOR_RUN := $(VENV)/.for-run
 FOR_TEST := $(VENV)/.for-test
 
-.PHONY: run test check docs format bench fuzz licences clean
+.PHONY: run test check docs format bench fuzz soak package-check licences clean
 .DELETE_ON_ERROR:
 
 run: $(FOR_RUN)
@@ -41,6 +41,14 @@ bench: $(FOR_TEST)
 # Damaged and hostile files, 100,000 of them: results/fuzz.json.
 fuzz: $(FOR_TEST)
 	OMP_NUM_THREADS=1 $(VENV)/bin/python benchmarks/fuzz.py
+
+# Kills at random points, and widths that change at random: results/soak.json.
+soak: $(FOR_TEST)
+	OMP_NUM_THREADS=1 $(VENV)/bin/python benchmarks/soak.py
+
+# The distributions in empty environments, with each extra: results/package.json. ALSO=… names other interpreters.
+package-check: $(FOR_TEST)
+	$(VENV)/bin/python benchmarks/package_check.py --also $(ALSO)
 
 # The licences of everything that is installed.
 licences: $(FOR_TEST)

@@ -21,6 +21,7 @@ import json
 import os
 import random
 import resource
+import shutil
 import sys
 import tempfile
 import time
@@ -48,7 +49,7 @@ from awn.training import Data, FitOptions, History, Shrink, fit
 
 SEED = 0
 INPUTS = 100_000
-#: An input may take this long before it counts as a finding.
+#: An input may take this much of the processor before it counts as a finding.
 SECONDS = 5.0
 #: A process that asks for more memory than this gets a MemoryError, which is a finding.
 BYTES = 8 * 2**30
@@ -153,11 +154,12 @@ def run(
     *,
     keep: Path | None = None,
     tell: Callable[[str], object] = lambda _: None,
+    first: int = 0,
 ) -> dict[str, Count]:
-    """Try this many inputs, the same number of every kind; a seed always gives the same inputs."""
+    """Try this many inputs, the same number of every kind; a seed always gives the same changes."""
     recipes = make_recipes(folder)
     counts = {name: Count() for name in recipes}
-    for number in range(inputs):
+    for number in range(first, first + inputs):
         name = list(recipes)[number % len(recipes)]
         generator = random.Random(f"{seed} {number}")
         place = folder / "input"
@@ -170,14 +172,25 @@ def run(
             if counts[name].findings[outcome] == 1:
                 tell(f"input {number}, {name}: {outcome}")
                 if keep is not None:
-                    traceback.print_exc()
+                    _keep(folder, keep / str(number), read)
         if number % 5000 == 4999:
             tell(f"{number + 1} inputs")
     return counts
 
 
+def _keep(folder: Path, kept: Path, read: Callable[[], Any]) -> None:
+    """Copy the files of an input, and write the traceback of another try beside them."""
+    shutil.copytree(folder, kept, ignore=shutil.ignore_patterns("sources"), dirs_exist_ok=True)
+    try:
+        read()
+        found = "no error at the second try"
+    except BaseException:
+        found = traceback.format_exc()
+    (kept / "traceback.txt").write_text(found)
+
+
 def _try(read: Callable[[], Any]) -> str:
-    started = time.perf_counter()
+    started = time.process_time()  # not the time on the clock: other processes may be busy
     try:
         read()
         outcome = "read"
@@ -190,7 +203,7 @@ def _try(read: Callable[[], Any]) -> str:
         own = [frame for frame in traceback.extract_tb(error.__traceback__) if "/awn" in frame.filename]
         where = own[-1] if own else last
         return f"{type(error).__name__} in {Path(where.filename).name}:{where.name}"
-    return outcome if time.perf_counter() - started < SECONDS else f"slow: over {SECONDS} s"
+    return outcome if time.process_time() - started < SECONDS else f"slow: over {SECONDS} s"
 
 
 # Mutations

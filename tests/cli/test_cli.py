@@ -746,7 +746,7 @@ def test_a_full_disk_is_one_sentence_and_the_old_model_survives(
         raise OSError(errno.ENOSPC, "No space left on device", str(next(iter(contents))))
 
     with monkeypatch.context() as patch:
-        patch.setattr("awn.tabular.folder.write_files", full)
+        patch.setattr("awn.files.model_folder.write_files", full)
         said = one_sentence(run(*words, "--seed", 1, "--overwrite"))
     assert "No space left on device" in said
     assert "run/model/model.safetensors" in said

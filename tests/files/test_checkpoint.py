@@ -442,6 +442,22 @@ def test_a_save_that_is_stopped_leaves_a_whole_model(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["config.json", "model.safetensors"]
 
 
+@stages
+def test_two_saves_in_a_row_that_are_killed_leave_a_whole_model(
+    stage: str, number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first is killed between its moves: its description is complete, but still has its temporary name."""
+    old, new, newest = network(), network(hidden_layers=3), network(hidden_layers=2)
+    awn.save(old, tmp_path)
+    for model, (where, at) in ((new, ("move", 2)), (newest, (stage, number + (stage == "move")))):
+        with monkeypatch.context() as patch:
+            stop_at(patch, where, at, "killed")
+            with pytest.raises(Killed):
+                awn.save(model, tmp_path)
+    # The second save makes the move that the first did not get to, and only then its own two.
+    assert_same_model(newest if (stage, number) == ("move", 2) else new, awn.load(tmp_path))
+
+
 @pytest.mark.parametrize("how", ["killed", "full disk"])
 @pytest.mark.parametrize(("stage", "number"), [("write", 1), ("move", 1)])
 def test_a_run_whose_saving_is_stopped_leaves_the_earlier_one(

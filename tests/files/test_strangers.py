@@ -41,6 +41,7 @@ EDITS: dict[str, Callable[[Any], Any]] = {
     "quantile": lambda config: config["groups"][0]["width"].update(quantile=2),
     "max_units": lambda config: config["groups"][0]["width"].update(max_units=-1),
     "no family": lambda config: config["groups"][0].pop("family"),
+    "a format of the future": lambda config: config.update(format=99),
 }
 
 
@@ -80,6 +81,22 @@ def test_a_table_that_is_too_large_when_unpacked_is_refused(tmp_path: Path, monk
     assert len(read_table(path)) == 10**5
     monkeypatch.setenv("AWN_MAX_TABLE_BYTES", "100000")
     with pytest.raises(FileError, match="more than 100,000 bytes when it is decompressed"):
+        read_table(path)
+
+
+def test_300_000_empty_tensors_are_refused(tmp_path: Path) -> None:
+    empty = {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]}
+    header = json.dumps({"__metadata__": {"awn": "{}"}, **{str(number): empty for number in range(300_000)}}).encode()
+    (tmp_path / "many.safetensors").write_bytes(len(header).to_bytes(8, "little") + header)
+    with pytest.raises(FileError, match="holds 300,000 tensors, more than 100,000"):
+        read_tensors(tmp_path / "many.safetensors")
+
+
+def test_a_small_file_that_grows_a_thousandfold_is_refused(tmp_path: Path) -> None:
+    """As a bomb does, long before the limit on its size."""
+    path = tmp_path / "bomb.csv.gz"
+    path.write_bytes(gzip.compress(b"1,2\n" * 2**24) * 5)  # 320 MiB
+    with pytest.raises(FileError, match=r"over 200 times as many\. .* AWN_MAX_TABLE_RATIO"):
         read_table(path)
 
 

@@ -221,7 +221,8 @@ def comparable(history: History) -> list[dict[str, Any]]:
 OPTIMIZERS: dict[str, Any] = {
     "own": None,
     "Adam": (0.05, partial(torch.optim.Adam, betas=(0.8, 0.95), eps=1e-6)),
-    "AdamW": (0.05, torch.optim.AdamW),
+    # Before torch 2.7, AdamW does not say how it decays, and is trained by autograd.
+    **({"AdamW": (0.05, torch.optim.AdamW)} if issubclass(torch.optim.AdamW, torch.optim.Adam) else {}),
     "SGD": (0.002, torch.optim.SGD),
     "momentum": (0.002, partial(torch.optim.SGD, momentum=0.9, dampening=0.2)),
     "nesterov": (0.002, partial(torch.optim.SGD, momentum=0.9, nesterov=True)),

@@ -19,6 +19,7 @@ class Limits:
     - `layers`: the number of learned widths of a model.
     - `units`: the number of units of a layer; single precision counts no further.
     - `table_bytes`: the size of a table's file after decompression.
+    - `table_ratio`: the size of a table after decompression over that of its file, if it has more than 2²⁸ bytes.
     - `table_cells`: the rows of a table times its columns.
     - `table_columns`: the columns of a table.
     """
@@ -29,6 +30,7 @@ class Limits:
     layers: int = 10_000
     units: int = 2**24
     table_bytes: int = 2**32
+    table_ratio: int = 200
     table_cells: int = 500_000_000
     table_columns: int = 1_000_000
 

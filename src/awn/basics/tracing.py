@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from torch.fx import _symbolic_trace
 
 
 def is_traced() -> bool:
@@ -18,3 +19,16 @@ def is_traced() -> bool:
         or torch._C._get_tracing_state() is not None
         or torch._C._are_functorch_transforms_active()
     )
+
+
+def is_symbolically_traced() -> bool:
+    """Whether torch.fx is tracing the computation with proxies for tensors.
+
+    >>> is_symbolically_traced()
+    False
+    """
+    return bool(_ask_fx()) and not torch.compiler.is_compiling()
+
+
+# Torch 2.6 has only the second, to which later versions object.
+_ask_fx = getattr(_symbolic_trace, "is_fx_symbolic_tracing", _symbolic_trace.is_fx_tracing)

@@ -23,6 +23,11 @@ from awn.errors import AwnError
 
 # Torch's own words, in a RuntimeError.
 _NO_MEMORY = "can't allocate memory"
+# What to do about a disk that takes no more.
+_CANNOT_WRITE = {
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "Free some space"),
+    **dict.fromkeys((errno.EROFS, errno.EIO), "Make the disk writable again"),
+}
 
 app = typer.Typer(
     help="Neural networks that learn the width of their layers while they train.",
@@ -75,10 +80,10 @@ def _sentence(error: Exception) -> str:
     if isinstance(error, AwnError):
         return str(error)
     if isinstance(error, OSError):
-        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        if error.errno in _CANNOT_WRITE:
             return (
-                f"{error.filename or 'A file'} cannot be written: {error.strerror}. Free some space; an interrupted "
-                "`awn fit` then continues with --resume."
+                f"{error.filename or 'A file'} cannot be written: {error.strerror}. {_CANNOT_WRITE[error.errno]}; an "
+                "interrupted `awn fit` then continues with --resume."
             )
         return (
             f"{error.filename or 'A file'} cannot be read or written: {error.strerror}."

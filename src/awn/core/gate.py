@@ -25,10 +25,9 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.fx._symbolic_trace import is_fx_symbolic_tracing
 from torch.nn import functional as F
 
-from awn.basics.tracing import is_traced
+from awn.basics.tracing import is_symbolically_traced, is_traced
 from awn.core.gated_linear import gated_linear, saves_memory
 from awn.core.width import Width
 from awn.errors import ArgumentError, GateError
@@ -273,7 +272,7 @@ def _as_plain(method: str) -> Callable[..., None]:
 
 def _read(layer: Any, name: str) -> Tensor | None:
     """The getter of `layer.weight`."""
-    if is_fx_symbolic_tracing():
+    if is_symbolically_traced():
         raise GateError(
             f"torch.fx would record the present value of {name} as a constant. Trace the model before it becomes "
             "adaptive, or trace awn.finalize(model)."

@@ -146,7 +146,9 @@ def _fan_in(weight: Tensor, axis: Axis) -> float:
 
 
 def _sum_of_squares(group: WidthGroup) -> float:
-    return group.width.importance().detach().double().square().sum().item()
+    importance = group.width.importance().detach()
+    # There are no values on the meta device, and torch 2.6 raises for them.
+    return 1.0 if importance.is_meta else importance.double().square().sum().item()
 
 
 def _normal(like: Tensor, generator: torch.Generator | None) -> Tensor:

@@ -44,9 +44,27 @@ def save(model: nn.Module, folder: str | Path) -> None:
     if rank_of(model) > 0:
         return
     model = unwrapped(model)
-    config = describe(model)
-    content = tensor_file(dict(model.state_dict()), config)
-    write_files({Path(folder) / "model.safetensors": content, Path(folder) / "config.json": json_file(config)})
+    write_model(folder, dict(model.state_dict()), describe(model))
+
+
+def write_model(folder: str | Path, tensors: dict[str, Tensor], config: Config) -> None:
+    """Write tensors and their description to a folder, so that `read_model` finds them or what was there before."""
+    weights, readable = Path(folder) / "model.safetensors", Path(folder) / "config.json"
+    _finish_interrupted(weights, readable)
+    write_files({weights: tensor_file(tensors, config), readable: json_file(config)})
+
+
+def _finish_interrupted(weights: Path, readable: Path) -> None:
+    """Make the second move of a save that was interrupted before it; this save would overwrite the file."""
+    beside = unfinished_name(readable)
+    if not (beside.is_file() and weights.is_file()):
+        return
+    try:
+        description = read_tensors(weights)[1]
+    except CheckpointError:
+        return
+    if description == _read_json(beside):
+        beside.replace(readable)
 
 
 def load(folder: str | Path, model: nn.Module | None = None, *, families: Iterable[type[Importance]] = ()) -> nn.Module:
@@ -211,6 +229,9 @@ def _check_tensors(options: Config | None, tensors: Mapping[str, Tensor]) -> Non
     found = [tensors.get(name) for name in ("hidden.0.weight", f"hidden.{layers - 1}.weight", "output.weight")]
     if any(one is None or one.dim() != 2 or not one.numel() or not one.is_floating_point() for one in found):
         raise CheckpointError(f"the weights of a network with {layers} hidden layers are not in the file.")
+    kinds = {one.dtype for name, one in tensors.items() if one.is_floating_point() and not is_width_entry(name)}
+    if len(kinds) > 1:
+        raise CheckpointError(f"the weights in the file are of several types: {', '.join(sorted(map(str, kinds)))}.")
     sizes = {"in_features": found[0].shape[1], "out_features": found[2].shape[0]}  # type: ignore[union-attr]
     for name, size in sizes.items():
         if options[name] != size:

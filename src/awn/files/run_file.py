@@ -25,6 +25,8 @@ from awn.parallel.unwrap import unwrapped
 
 # What torch's optimizers keep in the shape of the parameter.
 _MOMENTS = ("exp_avg", "exp_avg_sq", "max_exp_avg_sq", "momentum_buffer")
+# A float32 counts no further by ones, but a damaged file may hold any number.
+_MOST_STEPS = 2**53
 # What they cannot do without, once they have made a step.
 _NEEDED: dict[type[torch.optim.Optimizer], set[str]] = {
     torch.optim.Adam: {"step", "exp_avg", "exp_avg_sq"},
@@ -170,7 +172,8 @@ def _check_moments(
         shape = shapes.get(parameter, parameter.shape)
         moments = [state[name] for name in _MOMENTS if isinstance(state.get(name), Tensor)]
         step = state.get("step", 0)
-        counted = kind_of(step) == "number" and (not isinstance(step, Tensor) or step.numel() == 1) and step >= 0
+        counted = kind_of(step) == "number" and (not isinstance(step, Tensor) or step.numel() == 1)
+        counted = counted and 0 <= step <= _MOST_STEPS
         if not needed <= state.keys() or not counted or any(moment.shape != shape for moment in moments):
             raise CheckpointError(
                 f"{path} is damaged: the state of an optimizer does not fit the model. Restore the file."

@@ -7,9 +7,9 @@ Parameters were replaced. Otherwise the gradients of new Parameters would stay u
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -17,8 +17,6 @@ from torch import Tensor, nn
 
 from awn.errors import AwnError, RankError
 from awn.parallel.unwrap import parallel_of
-
-T = TypeVar("T")
 
 
 def rank_of(model: nn.Module) -> int:
@@ -98,20 +96,30 @@ def told(model: nn.Module, numbers: Callable[[], Sequence[float]], how_many: int
     return heard
 
 
-def object_of_first(model: nn.Module, make: Callable[[], T]) -> T:
-    """Make an object on rank 0 and send it to all ranks. The others wait.
+def tensors_of_first(model: nn.Module, make: Callable[[], Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    """Make named tensors on rank 0 and send them to all ranks. The others wait.
 
-    >>> object_of_first(nn.Linear(2, 2), lambda: {"units": 3})
-    {'units': 3}
+    Their names, types and shapes go first, as JSON: other ways to send objects use pickle.
+
+    >>> tensors_of_first(nn.Linear(2, 2), lambda: {"units": torch.tensor(3)})
+    {'units': tensor(3)}
     """
     parallel = parallel_of(model)
     if parallel is None:
-        return make()
-    box: list[Any] = [make() if rank_of(parallel) == 0 else None]
-    first = dist.get_global_rank(parallel.process_group, 0)
-    with reaching_all(parallel):
-        dist.broadcast_object_list(box, first, group=parallel.process_group, device=parallel.device)
-    made: T = box[0]
+        return dict(make())
+    first, device = rank_of(parallel) == 0, parallel.device
+    made = {name: tensor.detach().to(device).contiguous() for name, tensor in make().items()} if first else {}
+    kinds = [[name, str(tensor.dtype).removeprefix("torch."), list(tensor.shape)] for name, tensor in made.items()]
+    text = list(json.dumps(kinds).encode())
+    length = int(told(parallel, lambda: [len(text)], 1)[0])
+    sent = torch.tensor(text, dtype=torch.uint8) if first else torch.empty(length, dtype=torch.uint8)
+    sent = sent.to(device)
+    share_(parallel, [sent])
+    if not first:
+        kinds = json.loads(bytes(sent.tolist()))
+        made = {name: torch.empty(shape, dtype=getattr(torch, kind), device=device) for name, kind, shape in kinds}
+    # As bytes: not every backend sends every type.
+    share_(parallel, [tensor.view(-1).view(torch.uint8) for tensor in made.values() if tensor.numel()])
     return made
 
 

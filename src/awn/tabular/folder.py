@@ -13,9 +13,8 @@ from torch import Tensor, nn
 from awn.basics.plain import to_plain
 from awn.core.families import Exponential
 from awn.errors import ArgumentError, CheckpointError
-from awn.files.model_folder import damage_named, describe, read_model, rebuild
+from awn.files.model_folder import damage_named, describe, read_model, rebuild, write_model
 from awn.files.model_schema import FORMAT
-from awn.files.write import json_file, tensor_file, write_files
 from awn.nn.mlp import AdaptiveMLP
 from awn.tabular.calibration import ValidationErrors
 from awn.tabular.encode.preprocess import Preprocessor
@@ -60,12 +59,7 @@ def save_estimator(estimator: Estimator, folder: str | Path, *, about: dict[str,
     # The description is in both files. If one of them is edited, or an interrupted save leaves an old file beside a new
     # one, the two differ.
     config = {**describe(model), "estimator": _plain(content)}
-    write_files(
-        {
-            Path(folder) / "model.safetensors": tensor_file(tensors, config),
-            Path(folder) / "config.json": json_file(config),
-        }
-    )
+    write_model(folder, tensors, config)
 
 
 def load_estimator(folder: str | Path) -> Estimator:

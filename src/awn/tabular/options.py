@@ -26,7 +26,7 @@ def check_options(estimator: type[AdaptiveClassifier | AdaptiveRegressor], optio
     Traceback (most recent call last):
     awn.errors.ArgumentError: There is no option 'hiden_layers'. Did you mean 'hidden_layers'?
     """
-    hints = get_type_hints(estimator)
+    hints = get_type_hints(estimator, localns={"KW_ONLY": object})  # it is no type, to which Python 3.10 objects
     names = [field.name for field in dataclasses.fields(estimator) if field.name not in SET_ELSEWHERE]
     for name, value in options.items():
         if name in SET_ELSEWHERE:

@@ -26,7 +26,7 @@ from awn.loss.budget import Budget
 from awn.loss.objective import objective, terms
 from awn.loss.ordered import ordered_loss
 from awn.loss.prior import Prior, weight_term
-from awn.parallel.collectives import average_, object_of_first, reaching_all, told
+from awn.parallel.collectives import average_, reaching_all, tensors_of_first, told
 from awn.smaller.held_out import HeldOut
 from awn.training.callbacks import Callback
 from awn.training.choosing import choose_width, cut_and_tuned, tuning_options
@@ -92,8 +92,7 @@ def fit(
             _run_epoch(run, validation, loss, score, prior, budget, callbacks)
         run.finish()
         if validation is not None and _chooses(run):
-            choose = partial(_choose, run, validation, loss, score, prior)
-            load_state_dict_(run.parallel, object_of_first(run.parallel, choose), run.optimizer)
+            _choose_for_all_(run, validation, loss, score, prior)
         for callback in callbacks:
             callback.on_fit_end(progress)
     return progress.history
@@ -128,6 +127,17 @@ def _chooses(run: Run) -> bool:
     """Whether the trained model is to be cut to the smallest size that is as good."""
     by_callback = any(one.chooses_width for one in run.callbacks)
     return run.options.choose == "smallest" and run.learns_width and not by_callback
+
+
+def _choose_for_all_(run: Run, validation: Data, loss: Loss, score: Score | None, prior: Prior) -> None:
+    """Cut the model to the width that rank 0 chooses."""
+
+    def chosen() -> dict[str, Tensor]:
+        state = _choose(run, validation, loss, score, prior)
+        return {name: value for name, value in state.items() if isinstance(value, Tensor)}
+
+    state = {**run.model.state_dict(), **tensors_of_first(run.parallel, chosen)}
+    load_state_dict_(run.parallel, state, run.optimizer)
 
 
 def _choose(run: Run, validation: Data, loss: Loss, score: Score | None, prior: Prior) -> dict[str, Any]:

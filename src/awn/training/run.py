@@ -273,6 +273,13 @@ class Run:
         if self.options.schedule != "cosine":
             before["epochs"] = self.options.epochs  # a run may be extended, unless its schedule depends on the end
         changed = [name for name, value in now.items() if value != before.get(name)]
+        if changed == ["epochs"]:
+            raise CheckpointError(
+                f'{path} belongs to a run of {before["epochs"]} epochs with schedule="cosine", whose learning rate '
+                f"has come down by then, so it cannot be continued to {now['epochs']} epochs. Start a new run with "
+                f'epochs={now["epochs"]}, overwriting this one or in another folder. A run with schedule="constant" or '
+                '"plateau" can be extended.'
+            )
         if changed:
             raise CheckpointError(
                 f"{path} belongs to a run with other settings ({', '.join(changed)}), so it cannot be resumed with "

@@ -20,6 +20,8 @@ from awn.basics.names import listed
 from awn.errors import TableError
 
 _PIECE = 1 << 22  # bytes
+# Below this size, a file may be compressed to any fraction.
+_SMALL = 2**28  # bytes
 
 
 def unpack(data: bytes, packed: str, path: Path) -> bytes:
@@ -31,15 +33,12 @@ def unpack(data: bytes, packed: str, path: Path) -> bytes:
     open_stream = PACKED[packed]
     if open_stream is None:
         return data
-    most, content = limits().table_bytes, bytearray()
+    content = io.BytesIO()  # hands its content over without a copy
     try:
         with open_stream(data) as stream:
             while piece := stream.read(_PIECE):
-                content += piece
-                if len(content) > most:
-                    raise TableError(
-                        f"{path} has more than {most:,} bytes when it is decompressed. {raise_it('table_bytes')}"
-                    )
+                _check_growth(content.tell() + len(piece), len(data), path)
+                content.write(piece)
     except TableError:
         raise
     except (OSError, EOFError, ValueError, RuntimeError, lzma.LZMAError, zipfile.BadZipFile, zlib.error) as error:
@@ -47,7 +46,21 @@ def unpack(data: bytes, packed: str, path: Path) -> bytes:
             f"{path} cannot be decompressed: it is truncated or damaged, or not a {packed} file ({error}). "
             "Download it again, or decompress it yourself."
         ) from None
-    return bytes(content)
+    return content.getvalue()
+
+
+def _check_growth(size: int, packed: int, path: Path) -> None:
+    """Refuse a file that has reached a size when it is too large, or too large for what it was compressed to."""
+    bounds = limits()
+    if size > bounds.table_bytes:
+        raise TableError(
+            f"{path} has more than {bounds.table_bytes:,} bytes when it is decompressed. {raise_it('table_bytes')}"
+        )
+    if size > max(_SMALL, bounds.table_ratio * packed):
+        raise TableError(
+            f"{path} has {packed:,} bytes, and more than {size:,} when it is decompressed: over {bounds.table_ratio} "
+            f"times as many. {raise_it('table_ratio')}"
+        )
 
 
 def _unzip(data: bytes) -> AbstractContextManager[Any]:

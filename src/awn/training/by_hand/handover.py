@@ -46,13 +46,13 @@ def give_back_nus_(structure: Structure, optimizer: Optimizer, nus: Sequence[Nu]
     with torch.no_grad():
         for group, nu in zip(structure.groups, nus, strict=True):
             log_nu = group.width.log_nu
-            log_nu.fill_(nu.log)
+            _write_(log_nu, nu.log)
             log_nu.grad = None
             if nu.count:
                 _count_updates(optimizer, log_nu, nu.count, nu.options)
                 if nu.options.get("momentum") != 0:  # SGD without momentum keeps nothing
                     for name, moment in zip(names, nu.moments, strict=True):
-                        _moment(optimizer, log_nu, name).fill_(moment)
+                        _write_(_moment(optimizer, log_nu, name), moment)
 
 
 class Handover:
@@ -149,6 +149,11 @@ def _count_updates(optimizer: Optimizer, parameter: Tensor, count: int, options:
         double = torch.get_default_dtype() == torch.float64 and not options.get("fused")
         state["step"] = torch.zeros((), dtype=torch.float64 if double else torch.float32)
     state["step"].fill_(count)
+
+
+def _write_(tensor: Tensor, number: float) -> None:
+    """Write a number that may be too large for the tensor, which then holds infinity; `fill_` would raise."""
+    tensor.copy_(torch.tensor(number, dtype=torch.float64))
 
 
 def _moment(optimizer: Optimizer, parameter: Tensor, name: str) -> Tensor:

@@ -67,7 +67,7 @@ class ExponentialImportances(Importances):
     def update(self, log_nus: Sequence[float]) -> None:
         """See `Importances`."""
         for layer, log_nu in enumerate(log_nus):
-            self._nus[layer] = nu = math.exp(log_nu)
+            self._nus[layer] = nu = math.exp(min(log_nu, 700.0))  # e^710 overflows a double
             self._falling[layer, 0] = -nu
             first = -math.expm1(-nu) if self._mass[layer] else 1.0
             self._top[layer, 0] = first * self._constants[layer]
