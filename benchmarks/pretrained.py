@@ -55,16 +55,17 @@ from pretrained_models import (
 
 RESULTS = Path(__file__).parents[1] / "results/adapt/pretrained.json"
 KEEPS, RANDOM_SEEDS, STEPS = (0.75, 0.5, 0.25), (0, 1, 2), 300
-#: The methods, in the order of the tables, and the sizes at which the network is also distilled.
-METHODS: dict[str, tuple[float, ...]] = {
-    "random": (),
-    "magnitude": (),
-    "energy": (),
-    "magnitude, repaired": (),
-    "energy, repaired": KEEPS,
-    "prune": (),
-    "Torch-Pruning, norm": (0.5, 0.25),
-    "Torch-Pruning, Taylor": (0.5, 0.25),
+DISTILLED = (0.5, 0.25)
+#: The methods, in the order of the tables, and whether the network is also distilled, at some of the sizes.
+METHODS = {
+    "random": False,
+    "magnitude": False,
+    "energy": False,
+    "magnitude, repaired": False,
+    "energy, repaired": True,
+    "prune": False,
+    "Torch-Pruning, norm": True,
+    "Torch-Pruning, Taylor": True,
 }
 Row = dict[str, Any]
 
@@ -227,7 +228,7 @@ def measure(study: Study, row: Row, folder: Path) -> Row:
     model = study.cut(row["method"], row["keep"], row["seed"])
     row = {**row, "seconds": round(time.process_time() - started, 1), "parameters": parameters(model)}
     row["cut"] = study.judge(model)
-    if row["keep"] in METHODS[row["method"]]:
+    if METHODS[row["method"]] and row["keep"] in DISTILLED:
         started = time.process_time()
         distil_(model, study.batches, study.wanted, study.loss_of, study.lr)
         row |= {"distil seconds": round(time.process_time() - started, 1), "distilled": study.judge(model)}
@@ -241,7 +242,7 @@ def parameters(model: nn.Module) -> int:
 
 
 def files(study: Study, folder: Path) -> list[Row]:
-    """The ONNX files of the whole network and of the distilled ones: megabytes, and time over the whole network's.
+    """The ONNX files of the whole and the repaired networks: megabytes, and time over the whole network's.
 
     A call has one sentence, or one frame, and one thread.
     """
@@ -249,7 +250,7 @@ def files(study: Study, folder: Path) -> list[Row]:
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     given = study.example if isinstance(study.example, dict) else {"input": study.example}
     one = {name: tensor[:1].numpy() for name, tensor in given.items()}
-    paths = {keep: study.path(folder, keep) for keep in (1.0, *KEEPS)}
+    paths = {keep: study.path(folder, keep) for keep in (1.0, *KEEPS) if study.path(folder, keep).is_file()}
     runs = {
         str(keep): partial(onnxruntime.InferenceSession(path, options).run, None, one) for keep, path in paths.items()
     }
@@ -352,7 +353,7 @@ def run(name: str, methods: Sequence[str], keeps: Sequence[float], found: Row, f
             found["rows"].append({**measure(study, row, folder), "run": len(found["from"]) - 1})
             print(found["rows"][-1], flush=True)
             write()
-    if all(study.path(folder, keep).is_file() for keep in (1.0, *KEEPS)):
+    if study.path(folder, 1.0).is_file():
         found["files"] = [one for one in found["files"] if one["network"] != name] + files(study, folder)
         write()
 
