@@ -15,7 +15,7 @@ DEPTHS = (1, 2)
 LABELS = ("Fixed", "AWN", "AWN, anchored")
 #: What goes past the paper: the scale that awn has by default, from 64 units, and its prior.
 _ANCHORED = Learned(Exponential.for_units(64), new_units="zero", weight_scale=0.6)
-_LONG = SEQUENCES.change(dataset=DATASET, epochs=20)
+_LONG = SEQUENCES.change(dataset=DATASET, epochs=12)
 
 
 def _cases(base: Settings, selected_in: int, units: tuple[int, ...] = WIDTHS) -> tuple[Case, ...]:
@@ -75,7 +75,7 @@ SEQUENCES_STUDY = Experiment(
     long=Protocol(
         _cases(_LONG, 3),
         seeds=2,
-        says="Shortened: a sixth of the images (8,334 for training, 1,664 for validation, all 10,000 for the test), 20 "
+        says="Shortened: a sixth of the images (8,334 for training, 1,664 for validation, all 10,000 for the test), 12 "
         "epochs in place of 50, 3 for each configuration of the search, two final runs.",
     ),
 )
