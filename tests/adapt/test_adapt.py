@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 import awn
 from awn.adapt import Hidden, Refusal, add_rule
-from awn.adapt.rules import _RULES
+from awn.adapt.rules import RULES
 from awn.errors import ArgumentError, AwnError, CheckpointError, OptimizerError
 from cases import assert_same, snapshot
 from convert_models import PLAIN, cifar_resnet, run
@@ -214,7 +214,7 @@ def test_a_rule_of_ones_own_comes_first() -> None:
     try:
         awn.adapt_(model)
     finally:
-        _RULES.remove(rule)
+        RULES.remove(rule)
     assert awn.widths(model) == {"0.up": 8, "1": 6}
     assert awn.advanced.find_groups(model)[0].width.gain == 1.0
 

@@ -11,8 +11,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from awn.core.attribute import Attribute
 from awn.core.axis import Axis
 from awn.core.gate import check_gateable, gate_, gates_of, ungate_
+from awn.core.places import clear_units_, extent
 from awn.core.width import Width
 from awn.errors import ArgumentError
 from awn.parallel.sharded import refuse_sharded
@@ -90,10 +92,10 @@ def check_layers(groups: Sequence[WidthGroup], names: Iterable[str]) -> None:
             )
 
 
-def connect_(width: Width, axes: Sequence[Axis]) -> None:
+def connect_(width: Width, axes: Sequence[Axis], attributes: Sequence[Attribute] = ()) -> None:
     """Give the axes one learned width: register it on the first producer, and gate every consumer.
 
-    The tensors must already have the width's capacity. Their values stay as they are. To initialise them as the paper
+    `attributes` are the numbers that follow the width. The tensors must already have the width's capacity. Their values stay as they are. To initialise them as the paper
     does, call `awn.advanced.kaiming_plus_` on the model's groups. Call `awn.advanced.follow_state_dicts_(model)` once
     so that `model.load_state_dict` accepts other widths.
 
@@ -107,14 +109,13 @@ def connect_(width: Width, axes: Sequence[Axis]) -> None:
     """
     check_connection(width, axes)
     producers, consumers = _by_role(axes)
-    width.axes = (*producers, *consumers)
+    width.axes, width.attributes = (*producers, *consumers), tuple(attributes)
     producers[0].module.register_module(WIDTH_NAME, width)
     with torch.no_grad():
         for axis in width.axes:
-            inert = (width.capacity - width.units) * axis.repeat
-            axis.tensor.narrow(axis.dim, width.units * axis.repeat, inert).zero_()
+            clear_units_(axis.tensor, axis.dim, axis.blocks_of(width), width, (width.units, width.capacity))
     for axis in consumers:
-        gate_(axis.module, width, axis.dim, axis.name, axis.repeat)
+        gate_(axis.module, width, axis.dim, axis.name, axis.layout)
 
 
 def disconnect_(width: Width, *, fold: bool) -> None:
@@ -142,7 +143,7 @@ def disconnect_(width: Width, *, fold: bool) -> None:
             ungate_(axis.module, width)
     if width.axes and width.axes[0].module._modules.get(WIDTH_NAME) is width:
         delattr(width.axes[0].module, WIDTH_NAME)
-    width.axes = ()
+    width.axes, width.attributes = (), ()
 
 
 def _by_role(axes: Sequence[Axis]) -> tuple[list[Axis], list[Axis]]:
@@ -159,7 +160,7 @@ def check_connection(width: Width, axes: Sequence[Axis]) -> None:
             "a learned width needs at least one producer, which makes its units, and one consumer, which reads them."
         )
     for axis in (*producers, *consumers):
-        expected = width.capacity * axis.repeat
+        expected = extent(axis.blocks_of(width))
         if axis.tensor.shape[axis.dim] != expected:
             raise ArgumentError(
                 f"{axis} has {axis.tensor.shape[axis.dim]} entries along dimension {axis.dim}, "
@@ -167,7 +168,9 @@ def check_connection(width: Width, axes: Sequence[Axis]) -> None:
             )
         if axis.role == "consumer":
             check_gateable(axis.module, axis.name)
-            if any(gate.dim == axis.dim for gate in gates_of(axis.module).get(axis.name, ())):
+            others = {block.of for block in axis.blocks}
+            gates = gates_of(axis.module).get(axis.name, ())
+            if any(gate.dim == axis.dim and gate.width not in others for gate in gates):
                 raise ArgumentError(f"{axis} already reads the units of a learned width along dimension {axis.dim}.")
     places = [(axis.module, axis.name, axis.dim) for axis in (*producers, *consumers)]
     if len(set(places)) < len(places):

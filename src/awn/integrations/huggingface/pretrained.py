@@ -131,7 +131,7 @@ def _padded(model: nn.Module, layers: Sequence[Hidden], units: int) -> dict[str,
         for axis in hidden.axes():
             name = names[axis.tensor]
             after_it = [0, 0] * (axis.tensor.dim() - 1 - axis.dim)  # torch pads from the last dimension on
-            state[name] = F.pad(state[name], [*after_it, 0, missing * axis.repeat])
+            state[name] = F.pad(state[name], [*after_it, 0, missing * axis.per_unit])
     return state
 
 
@@ -169,10 +169,10 @@ def _exact(model_class: type[PreTrainedModel], widths: Mapping[str, int]) -> typ
 def _narrow_(hidden: Hidden, units: int) -> None:
     """Change the width of layers whose weights are not loaded yet."""
     for axis in hidden.axes():
-        shape = [units * axis.repeat if dim == axis.dim else size for dim, size in enumerate(axis.tensor.shape)]
+        shape = [units * axis.per_unit if dim == axis.dim else size for dim, size in enumerate(axis.tensor.shape)]
         setattr(axis.module, axis.name, nn.Parameter(axis.tensor.new_empty(shape)))
         for name in axis.size_names:
-            setattr(axis.module, name, units * axis.repeat)
+            setattr(axis.module, name, units * axis.per_unit)
 
 
 def _check_readable(
