@@ -186,7 +186,11 @@ def _plans(
     usable = [one for one in found.kept if one.name not in by_user]
     rest = plan_found(model, found.recorder, usable, found.patches, options)
     names = [plan.name for plan in rest]
-    refused = {one.name: one.why for one in found.candidates if one.why is not None and one.name not in (*names, *by_user)}
+    refused = {
+        one.name.split(".parametrizations.")[0]: one.why
+        for one in found.candidates
+        if one.why is not None and one.name not in (*names, *by_user)
+    }
     included, excluded = None if include is None else as_list(include), as_list(exclude)
     told = {**reasons_for_others(model, found, {*names, *by_user, *refused}), **refused}
     check_patterns("include", included or (), names, told)

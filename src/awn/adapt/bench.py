@@ -26,6 +26,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from awn.adapt.copies import copied
 from awn.adapt.groups import Candidate
 from awn.adapt.interrupt import check_interrupt
 from awn.adapt.operation import tensors_in
@@ -55,9 +56,8 @@ class Change:
 
     @classmethod
     def grown(cls, size: int, more: int, *, at_rest: bool = False) -> Change:
-        """Some more units: one that copies the first, and zeros; or only zeros."""
-        source = torch.cat([torch.arange(size), torch.zeros(more, dtype=torch.long)])
-        return cls(source, torch.arange(size + more) >= size + (0 if at_rest else 1))
+        """Some more units that copy others; or, at rest, slots that hold zeros."""
+        return cls(torch.arange(size + more) % size, (torch.arange(size + more) >= size) & at_rest)
 
     @classmethod
     def shrunk(cls, size: int, fewer: int) -> Change:
@@ -145,7 +145,7 @@ class Bench:
         self.noise = max(self.difference(self.run()), self.scale * (1e-13 if dtype == torch.float64 else 1e-6))
 
     def _copy(self, model: nn.Module, example: Batch, dtype: torch.dtype) -> None:
-        self.model = copy.deepcopy(model).eval().to(dtype).requires_grad_(False)
+        self.model = copied(model).eval().to(dtype).requires_grad_(False)
         self.tensors: dict[str, Tensor] = {**dict(self.model.named_parameters()), **dict(self.model.named_buffers())}
         self.modules, self.example = dict(self.model.named_modules()), converted(example, dtype)
         self._shake()

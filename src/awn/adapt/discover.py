@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from awn.adapt.bench import Bench, Failure, Patches, converted
+from awn.adapt.copies import copied
 from awn.adapt.cover import Cover
 from awn.adapt.example import given_example, how_to_pass, made_example
 from awn.adapt.groups import Candidate, find_candidates, owner
@@ -25,6 +25,8 @@ from awn.errors import ArgumentError
 
 # Further recordings of a forward that draws from the random numbers of Python or NumPy.
 _MORE_DRAWS = 4
+
+PARAMETRIZED = "a weight is computed by a parametrization such as weight norm. Remove that first"
 
 
 @dataclass
@@ -50,7 +52,9 @@ def discover(model: nn.Module, example_input: Any, *, required: bool = True) -> 
     >>> [(one.name, one.size) for one in discover(model, torch.randn(4, 3)).kept]
     [('0', 8)]
     """
-    _check_copies(model)
+    _check_dense(model)
+    if not any(parameter.dim() > 1 for parameter in model.parameters()):
+        return Discovery(Recorder(model), [])
     example = made_example(model) if example_input is None else given_example(example_input)
     if example is None:
         if required:
@@ -65,23 +69,16 @@ def discover(model: nn.Module, example_input: Any, *, required: bool = True) -> 
     return found
 
 
-def _check_copies(model: nn.Module) -> None:
+def _check_dense(model: nn.Module) -> None:
     for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
         if tensor.is_nested or tensor.layout != torch.strided:
             kind = "nested" if tensor.is_nested else "sparse"
             raise ArgumentError(f"{name!r} is a {kind} tensor, whose dimensions awn cannot follow. Make it dense first.")
-    try:
-        copy.deepcopy(model)
-    except Exception as error:
-        raise ArgumentError(
-            f"{type(model).__name__} cannot be copied, and awn tries everything on a copy: {error}. If the model holds "
-            "the result of a forward, detach it or delete it first."
-        ) from error
 
 
 def _record(model: nn.Module, example: Batch, *, given: bool) -> tuple[Recorder, Cover]:
     """Follow the dimensions through a run in eval mode and one in training mode."""
-    twin, cover = copy.deepcopy(model), Cover(model)
+    twin, cover = copied(model), Cover(model)
     recorder = Recorder(twin)
     dtype = next((p.dtype for p in model.parameters() if p.is_floating_point()), torch.get_default_dtype())
     inputs = converted(example, dtype)
@@ -127,14 +124,31 @@ def _frozen(candidate: Candidate, parameters: dict[str, nn.Parameter]) -> str | 
 
 
 def _ungateable(candidate: Candidate, modules: dict[str, nn.Module]) -> str | None:
-    for name, _ in candidate.places:
-        if isinstance(modules[owner(name)], nn.MultiheadAttention):
-            return "nn.MultiheadAttention requires embed_dim = heads × head size, so its heads stay as they are"
+    holders = [modules[owner(name)] for name, _ in candidate.places]
+    for kind in (nn.RNNBase, nn.MultiheadAttention):
+        if (layer := next((one for one in holders if isinstance(one, kind)), None)) is not None:
+            return refusal_of(layer)
+    if any(".parametrizations." in name for name, _ in candidate.places):
+        return PARAMETRIZED
     for name, _ in candidate.readers:
         try:
             check_gateable(modules[owner(name)], name.rpartition(".")[2])
         except ArgumentError as error:
             return str(error).rstrip(".")
+    return None
+
+
+def refusal_of(layer: nn.Module) -> str | None:
+    """Why a layer of a kind that awn cannot gate stays as it is; None for other layers.
+
+    >>> refusal_of(nn.GRU(4, 8))
+    'nn.GRU passes its weights to a fused kernel, ... Use awn.nn.AdaptiveRNN'
+    """
+    if isinstance(layer, nn.RNNBase):
+        kind = type(layer).__name__
+        return f"nn.{kind} passes its weights to a fused kernel, before which no gate can stand. Use awn.nn.AdaptiveRNN"
+    if isinstance(layer, nn.MultiheadAttention):
+        return "nn.MultiheadAttention requires embed_dim = heads × head size, so its heads stay as they are"
     return None
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from awn.adapt.copies import copied
 from awn.adapt.interrupt import check_interrupt
 from awn.adapt.operation import tensors_in
 from awn.adapt.record import quiet
@@ -43,7 +44,7 @@ def made_example(model: nn.Module) -> Batch | None:
     >>> made_example(nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Linear(8, 2))).args[0].shape
     torch.Size([3, 3])
     """
-    twin = copy.deepcopy(model).eval()
+    twin = copied(model).eval()
     like = next((p for p in model.parameters() if p.is_floating_point()), None)
     if like is None:
         return None
@@ -70,14 +71,15 @@ def how_to_pass(model: nn.Module) -> str:
     )
 
 
-def _required(model: nn.Module) -> list[str]:
-    """The names of the arguments that a forward needs."""
+def _required(model: nn.Module) -> dict[str, str]:
+    """The names of the arguments that a forward needs, with their annotations."""
     try:
         parameters = inspect.signature(model.forward).parameters.values()
     except (TypeError, ValueError):
-        return []
+        return {}
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return [one.name for one in parameters if one.kind in positional and one.default is one.empty]
+    needed = [one for one in parameters if one.kind in positional and one.default is one.empty]
+    return {one.name: "" if one.annotation is one.empty else str(one.annotation) for one in needed}
 
 
 def _of_library(model: Any) -> Iterator[Batch]:
@@ -103,7 +105,8 @@ def _of_library(model: Any) -> Iterator[Batch]:
 def _of_layers(model: nn.Module, like: Tensor) -> Iterator[Batch]:
     """Inputs of the shapes that the model's layers read, the first layer's first."""
     required = _required(model)
-    if not required or len(required) > 5:
+    others = [kind for kind in required.values() if kind and not any(word in kind for word in ("Tensor", "Adj", "Any"))]
+    if not required or len(required) > 5 or others:
         return
     shapes = dict.fromkeys(itertools.islice(_shapes(model), 160))
     for number, shape in enumerate(shapes):
@@ -115,7 +118,7 @@ def _of_layers(model: nn.Module, like: Tensor) -> Iterator[Batch]:
             generator = torch.Generator().manual_seed(number)
             first = torch.randn(sizes, generator=generator)
         first = first.to(like.device) if whole else first.to(like)
-        yield Batch((first, *(_by_name(name, first) for name in required[1:])), {})
+        yield Batch((first, *(_by_name(name, first) for name in list(required)[1:])), {})
 
 
 def _by_name(name: str, first: Tensor) -> Tensor:
@@ -133,9 +136,13 @@ def _by_name(name: str, first: Tensor) -> Tensor:
 def _shapes(model: nn.Module) -> Iterator[tuple[int | str, ...]]:
     """The shapes of inputs that layers of the model read; `"whole"` stands before whole numbers up to a limit."""
     n, t = _SAMPLES, _TOKENS
+    read = {layer.in_features for layer in model.modules() if isinstance(layer, nn.Linear)}
     for layer in model.modules():
         if isinstance(layer, nn.Linear):
-            yield from ((n, layer.in_features), (n, t, layer.in_features), (n, 4, 4, layer.in_features))
+            yield (n, layer.in_features)
+            # A forward that insists on a number of samples means something else by more dimensions.
+            yield from ((samples, layer.in_features) for samples in itertools.islice(sorted(read), 8))
+            yield from ((n, t, layer.in_features), (n, 4, 4, layer.in_features))
         elif isinstance(layer, nn.modules.conv._ConvNd):
             dims = len(layer.kernel_size)
             yield from ((n, layer.in_channels, *[size] * dims) for size in (_SIZES if dims < 3 else _SIZES[:12]))

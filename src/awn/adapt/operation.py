@@ -90,7 +90,7 @@ class Operation:
         self.name = schema_of(function).name
         self.inputs = [leaf for leaf in pytree.tree_leaves(dict(arguments)) if isinstance(leaf, Tensor)]
         self.outs = [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, Tensor)]
-        self.why = f"{self.name.lstrip('_')} in {where}"
+        self.why = f"{self.name.lstrip('_').removeprefix('native_')} in {where}"
 
     @property
     def x(self) -> Tensor:

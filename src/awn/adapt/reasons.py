@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from torch import nn
 
-from awn.adapt.discover import Discovery
+from awn.adapt.discover import PARAMETRIZED, Discovery, refusal_of
 from awn.adapt.report import Adapted, Report, Skipped
 from awn.adapt.terms import Term
 from awn.core.axes import layout_of
@@ -48,17 +48,17 @@ def reasons_for_others(model: nn.Module, found: Discovery, told: set[str]) -> di
         if not weights:
             continue
         names = [(paths[id(p)], n) for n, p in weights if id(p) in paths]
-        reasons[_without_parametrization(path) or "the model itself"] = _reason(module, names, found)
+        layer, *parametrized = path.split(".parametrizations.")
+        why = PARAMETRIZED if parametrized else _reason(module, names, found)
+        reasons[layer or "the model itself"] = why
     return reasons
-
-
-def _without_parametrization(path: str) -> str:
-    return path.split(".parametrizations.")[0]
 
 
 def _reason(module: nn.Module, names: Sequence[tuple[str, str]], found: Discovery) -> str:
     """Why the units that a module makes stay as many as they are."""
     recorder = found.recorder
+    if (refusal := refusal_of(module)) is not None:
+        return refusal
     if not any(name in recorder.ran for name, _ in names):
         return "it did not run with this example. Pass an example_input with which it does"
     whys = {candidate.leaf: candidate.why for candidate in found.candidates}

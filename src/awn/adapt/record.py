@@ -16,6 +16,7 @@ import math
 import os
 import random
 import sys
+import warnings
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -272,14 +273,20 @@ def without_chance(function: Any, args: Any, kwargs: Mapping[str, Any]) -> Any:
 @contextlib.contextmanager
 def quiet(seed: int = 0) -> Iterator[None]:
     """No fused kernels, no gradients, and always the same random numbers; the caller restores the random states."""
-    fast = torch.backends.mha.get_fastpath_enabled()
+    fast, mkldnn = torch.backends.mha.get_fastpath_enabled(), torch._C._get_mkldnn_enabled()
     random.seed(seed)
     torch.manual_seed(seed)
     if (numpy := sys.modules.get("numpy")) is not None:
         numpy.random.seed(seed)
     torch.backends.mha.set_fastpath_enabled(False)
     try:
-        with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), torch.backends.mkldnn.flags(enabled=False):
+        # torch.backends.mkldnn.flags would set other flags as well, and warn.
+        torch._C._set_mkldnn_enabled(False)
+        with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            # Of an instance norm without tensors, which runs with any size, but warns.
+            warnings.filterwarnings("error", ".*does not match num_features")
             yield
     finally:
+        torch._C._set_mkldnn_enabled(mkldnn)
         torch.backends.mha.set_fastpath_enabled(fast)

@@ -56,7 +56,7 @@ def _resting(bench: Bench, candidates: Sequence[Candidate], patches: Patches) ->
 
 def _is_finite(bench: Bench, candidates: Sequence[Candidate], patches: Patches) -> bool:
     try:
-        with _resting(bench, candidates, patches) as makers, quiet(), torch.enable_grad():
+        with _resting(bench, candidates, patches) as makers, quiet(), _no_denormals(), torch.enable_grad():
             outs = _outputs(bench)
             for out, base in zip(outs, bench.base, strict=False):
                 if out.shape == base.shape and not bool((out.isfinite() | ~base.isfinite()).all()):
@@ -65,6 +65,17 @@ def _is_finite(bench: Bench, candidates: Sequence[Candidate], patches: Patches) 
     except Exception:  # a forward that cannot be differentiated here has been verified without
         return True
     return all(bool(grad.isfinite().all()) for grad in grads)
+
+
+@contextlib.contextmanager
+def _no_denormals() -> Iterator[None]:
+    """Numbers that are too small to be normal are 0, as training may have them."""
+    flushed = float(torch.tensor(1e-40) * 1.0) == 0.0
+    torch.set_flush_denormal(True)
+    try:
+        yield
+    finally:
+        torch.set_flush_denormal(flushed)
 
 
 def _outputs(bench: Bench) -> list[Tensor]:
@@ -86,13 +97,13 @@ def _gradients(outs: Sequence[Tensor], makers: Sequence[Tensor]) -> list[Tensor]
 
 def _culprit(bench: Bench, candidate: Candidate, patches: Patches) -> str:
     """The operation that is not finite."""
-    with quiet(), NotFinite() as usual:
+    with quiet(), _no_denormals(), NotFinite() as usual:
         _outputs(bench)
-    with contextlib.suppress(Exception), _resting(bench, [candidate], patches), quiet(), NotFinite() as resting:
+    with contextlib.suppress(Exception), _resting(bench, [candidate], patches), quiet(), _no_denormals(), NotFinite() as resting:
         _outputs(bench)
         for (name, before), (_, now) in zip(usual.found, resting.found, strict=False):
             if now and not before:
-                return name
+                return name.lstrip("_").removeprefix("native_")
     try:
         with (
             _resting(bench, [candidate], patches) as makers,

@@ -84,7 +84,8 @@ class Verifier:
                 candidate.why = f"it could not be verified in {_MOST_RUNS} runs of the model"
             return []
         if len(every) == 1:
-            every[0].why = failure.why
+            bare = "its units are multiplied or summed with each other, without a weight between them; "
+            every[0].why = (bare if every[0].bare else "") + failure.why
             return []
         if len(kinds) == 1:
             kinds = [[candidate] for candidate in every] if len(every) <= 4 else [every[: len(every) // 2], every[len(every) // 2 :]]
