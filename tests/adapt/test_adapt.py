@@ -231,7 +231,10 @@ def test_a_rule_of_ones_own_comes_first_and_is_verified() -> None:
     [
         (nn.Linear(3, 2), "no hidden layer"),
         (nn.ReLU(), "no hidden layer"),
-        (nn.Sequential(nn.Linear(3, 3), nn.LayerNorm(3), nn.Linear(3, 2)), "layer_norm in LayerNorm '1' mixes its units"),
+        (
+            nn.Sequential(nn.Linear(3, 3), nn.LayerNorm(3), nn.Linear(3, 2)),
+            "layer_norm in LayerNorm '1' mixes its units",
+        ),
         (nn.LSTM(3, 4), "nn.LSTM passes its weights to a fused kernel"),
         (nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.LazyLinear(2)), "lazy"),
         (nn.DataParallel(nn.Linear(3, 2)), "wrap it in DataParallel afterwards"),

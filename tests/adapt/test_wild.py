@@ -15,7 +15,7 @@ from torch.nn.utils import parametrizations
 from torch.utils.checkpoint import checkpoint
 
 import awn
-from convert_wild import Experts, Graph, OddCall
+from convert_wild import Experts, OddCall
 
 with_or_without_example = pytest.mark.parametrize("example", [False, True])
 
@@ -429,7 +429,10 @@ def test_the_places_of_the_largest_entries_may_be_dropped() -> None:
 
 
 def test_a_variance_of_everything_goes_over_the_units() -> None:
-    assert "var in Applied goes over its units" in reasons(Applied(lambda h: h / (h.var(False) + 1)), torch.randn(3, 5))["all"]
+    assert (
+        "var in Applied goes over its units"
+        in reasons(Applied(lambda h: h / (h.var(False) + 1)), torch.randn(3, 5))["all"]
+    )
 
 
 class OwnForward(nn.Linear):

@@ -6,4 +6,4 @@ from awn.adapt.report import Report
 from awn.adapt.rules import ModuleRule, add_rule
 from awn.adapt.table import add_operation
 
-__all__ = ["Hidden", "ModuleRule", "Refusal", "Report", "add_operation", "add_rule", "adapt_"]
+__all__ = ["Hidden", "ModuleRule", "Refusal", "Report", "adapt_", "add_operation", "add_rule"]

@@ -77,7 +77,13 @@ def adapt_(
     _check_importance(importance, preserve)
     _check_start(preserve, redraw, data)
     named = explicit_groups(model, groups)
-    limits = {"min_units": min_units, "max_units": max_units, "block": block, "new_units": new_units, "ordered": ordered}
+    limits = {
+        "min_units": min_units,
+        "max_units": max_units,
+        "block": block,
+        "new_units": new_units,
+        "ordered": ordered,
+    }
     options = Options(importance, quantile, limits)
     with interrupts_delayed():
         with untouched(model):
@@ -158,7 +164,6 @@ def _redraw_(groups: Sequence[WidthGroup]) -> None:
         group.width.amplitude = 1.0
         group.width.set_units(group.width.units, group.width.capacity)
     kaiming_plus_(groups)
-
 
 
 def _check_cap(plans: Sequence[Plan], max_units: int | None, preserve: bool) -> None:

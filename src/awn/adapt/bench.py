@@ -140,9 +140,13 @@ class Bench:
                 continue  # a forward may insist on single precision
             if all(out.isfinite().all() for out in self.base):
                 break
-        self.dtype = dtype
-        self.scale = max((float(out[out.isfinite()].abs().max()) for out in self.base if out.isfinite().any()), default=0.0)
-        self.noise = max(self.difference(self.run()), self.scale * (1e-13 if dtype == torch.float64 else 1e-6))
+        self.dtype, self.is_exact = dtype, dtype == torch.float64
+        self.scale = max(
+            (float(out[out.isfinite()].abs().max()) for out in self.base if out.isfinite().any()), default=0.0
+        )
+        # Large models are not run once more only to see whether they give the same twice.
+        again = self.difference(self.run()) if small else 0.0
+        self.noise = max(again, self.scale * (1e-13 if self.is_exact else 1e-6))
 
     def _copy(self, model: nn.Module, example: Batch, dtype: torch.dtype) -> None:
         self.model = copied(model).eval().to(dtype).requires_grad_(False)
@@ -164,9 +168,10 @@ class Bench:
         generator = torch.Generator().manual_seed(0)
         for name, tensor in self.tensors.items():
             if tensor.is_floating_point() and (isinstance(tensor, nn.Parameter) or "running_" in name):
+                size = float(torch.linalg.vector_norm(tensor.data)) / math.sqrt(max(1, tensor.numel()))
                 noise = torch.randn(tensor.shape, generator=generator).to(tensor)
-                size = tensor.data.square().mean().sqrt().nan_to_num() * 0.3 + 0.02
-                tensor.data = tensor.data + size * (noise.abs() if "running_var" in name else noise)
+                noise.mul_(0.3 * (size if math.isfinite(size) else 0.0) + 0.02)
+                tensor.data.add_(noise.abs_() if "running_var" in name else noise)
 
     def run(self, example: Batch | None = None) -> list[Tensor]:
         """The tensors of floating-point numbers that the copy returns."""
@@ -175,6 +180,11 @@ class Bench:
         with quiet(), Counting() as self.counter:
             result = self.model(*example.args, **example.kwargs)
         return [out.detach().clone() for out in tensors_in(result) if out.is_floating_point()]
+
+    @property
+    def tolerance(self) -> float:
+        """By how much rounding may change the outputs, where sums have another order: deep networks amplify it."""
+        return max((1e-6 if self.is_exact else 2e-3) * self.scale, 4 * self.noise)
 
     def difference(self, outs: Sequence[Tensor], base: Sequence[Tensor] | None = None) -> float:
         """The largest change of the outputs; infinite if other entries are finite than were."""
@@ -255,13 +265,22 @@ class Bench:
         line = ""
         for frame, number in reversed(list(traceback.walk_tb(error.__traceback__))):
             path = frame.f_code.co_filename
-            mine = [names[id(one)] for one in list(frame.f_locals.values()) if isinstance(one, nn.Module) and id(one) in names]
+            mine = [
+                names[id(one)]
+                for one in list(frame.f_locals.values())
+                if isinstance(one, nn.Module) and id(one) in names
+            ]
             if mine and not line and f"{os.sep}torch{os.sep}" not in path:
                 line = f" at {os.path.basename(path)}:{number}: {linecache.getline(path, number).strip()[:100]}"
             modules += mine
         first = str(error).strip().splitlines()[:1]
         text = f"{type(error).__name__}{': ' + first[0][:120] if first else ''}{line}"
         return Failure(f"the forward fails: {text}", self.counter.count, tuple(dict.fromkeys(modules)))
+
+    def portions(self, candidates: Sequence[Candidate]) -> list[list[Candidate]]:
+        """Candidates to change at once: of a large model half of them, for the sake of memory."""
+        half = len(candidates) if self.is_exact else -(-len(candidates) // 2)
+        return [list(part) for part in (candidates[:half], candidates[half:]) if part]
 
 
 def zeros_of(candidates: Sequence[Candidate]) -> dict[Term, list[Place]]:

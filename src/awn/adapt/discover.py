@@ -73,7 +73,9 @@ def _check_dense(model: nn.Module) -> None:
     for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
         if tensor.is_nested or tensor.layout != torch.strided:
             kind = "nested" if tensor.is_nested else "sparse"
-            raise ArgumentError(f"{name!r} is a {kind} tensor, whose dimensions awn cannot follow. Make it dense first.")
+            raise ArgumentError(
+                f"{name!r} is a {kind} tensor, whose dimensions awn cannot follow. Make it dense first."
+            )
 
 
 def _record(model: nn.Module, example: Batch, *, given: bool) -> tuple[Recorder, Cover]:
@@ -95,6 +97,7 @@ def _record(model: nn.Module, example: Batch, *, given: bool) -> tuple[Recorder,
             with contextlib.suppress(Exception):
                 recorder.seed = draw + 1
                 recorder.run(twin.train(draw % 2 == 1), inputs)
+    recorder.release()
     return recorder, cover
 
 
@@ -120,7 +123,9 @@ def _frozen(candidate: Candidate, parameters: dict[str, nn.Parameter]) -> str | 
     """Units that are added to layers that are not trained would never learn anything."""
     if all(parameters[name].requires_grad for name, _ in candidate.places if name in parameters):
         return None
-    return "weights are frozen (requires_grad=False). To have the width learned all the same, name the layers in groups="
+    return (
+        "weights are frozen (requires_grad=False). To have the width learned all the same, name the layers in groups="
+    )
 
 
 def _ungateable(candidate: Candidate, modules: dict[str, nn.Module]) -> str | None:

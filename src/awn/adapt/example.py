@@ -34,7 +34,9 @@ def given_example(example_input: Any) -> Batch:
             raise ArgumentError("example_input is on the meta device: it has no numbers. Pass one that has.")
         if tensor.is_nested or tensor.layout != torch.strided:
             kind = "nested" if tensor.is_nested else "sparse"
-            raise ArgumentError(f"example_input holds a {kind} tensor, whose dimensions awn cannot follow. Pass a dense one.")
+            raise ArgumentError(
+                f"example_input holds a {kind} tensor, whose dimensions awn cannot follow. Pass a dense one."
+            )
     return example
 
 
@@ -91,11 +93,14 @@ def _of_library(model: Any) -> Iterator[Batch]:
     if config is None or not isinstance(main, str):
         return
     quiet_options: dict[str, Any] = {"use_cache": False} if hasattr(config, "use_cache") else {}
-    tokens = torch.arange(_SAMPLES * _TOKENS).view(_SAMPLES, _TOKENS) * 7 % max(2, getattr(config, "vocab_size", None) or 99)
+    tokens = (
+        torch.arange(_SAMPLES * _TOKENS).view(_SAMPLES, _TOKENS) * 7 % max(2, getattr(config, "vocab_size", None) or 99)
+    )
     size, channels = getattr(config, "image_size", 32), getattr(config, "num_channels", 3)
     size = size[0] if isinstance(size, list | tuple) else size
     if main == "pixel_values":
-        yield Batch((), {main: torch.randn(2, channels, size, size, generator=torch.Generator().manual_seed(0))})
+        images = torch.randn(1 if size > 128 else 2, channels, size, size, generator=torch.Generator().manual_seed(0))
+        yield Batch((), {main: images})
     elif main == "input_ids":
         yield Batch((), {main: tokens, **quiet_options})
         yield Batch((), {main: tokens})

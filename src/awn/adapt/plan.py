@@ -112,7 +112,9 @@ def _plan(
         and owner(place[0]) not in taken
         and not hasattr(modules[owner(place[0])], WIDTH_NAME)
     ]
-    first = next((place for place in carriers if owner(place[0]) == candidate.name), *carriers[:1]) if carriers else None
+    first = (
+        next((place for place in carriers if owner(place[0]) == candidate.name), *carriers[:1]) if carriers else None
+    )
     makers = sorted(makers, key=lambda place: place != first)
     if first is not None:
         candidate.name = owner(first[0])
@@ -143,7 +145,15 @@ def _axis(
         raise AwnError(f"the entries of its units lie in too many places of {name!r}")
     names = size_names(module, tensor, dim)
     fill = _fill(module, tensor, kept_role, path in weighted)
-    return Axis(module, tensor, dim, kept_role, _as_layout(tuple(blocks), own), fill, names[0] if len(names) == 1 else names or None)
+    return Axis(
+        module,
+        tensor,
+        dim,
+        kept_role,
+        _as_layout(tuple(blocks), own),
+        fill,
+        names[0] if len(names) == 1 else names or None,
+    )
 
 
 def _as_role(role: Any) -> Role:

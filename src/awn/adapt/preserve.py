@@ -81,7 +81,9 @@ def unit_energies(model: nn.Module, axes: Mapping[Width, Sequence[Axis]], data: 
     energies = {}
     for width, own in readers.items():
         if all(axis in squares for axis in own):
-            parts = [by_unit(squares[axis] / rows[axis] * _entry_squares(axis), axis.blocks_of(width), width) for axis in own]
+            parts = [
+                by_unit(squares[axis] / rows[axis] * _entry_squares(axis), axis.blocks_of(width), width) for axis in own
+            ]
             energies[width] = torch.stack(parts).sum(0)
     return energies
 

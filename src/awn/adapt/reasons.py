@@ -76,4 +76,3 @@ def _whys(terms: Sequence[Term], dropped: dict[Term, str | None]) -> list[str]:
     leaves = [leaf for term in terms for leaf in term.leaves()]
     found = [why for leaf in leaves if (why := dropped.get(leaf) or leaf.why) is not None]
     return found or (["it makes a single unit"] if all(leaf.size == 1 for leaf in leaves) else [])
-

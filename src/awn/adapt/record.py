@@ -2,7 +2,7 @@
 
 Traps that shaped this file:
 
-- Tensors are known by their id, so every tensor stays alive until the end of a run.
+- Tensors are known by their identity, which another tensor may get once the first is gone: the references are weak.
 - Dimensions are types, so writes through views need nothing. Only an operation that moves dimensions of a tensor in
   place replaces what is known of it.
 - Fused kernels hide what they do: mkldnn, the Transformer's fast path and fused attention are off.
@@ -18,13 +18,14 @@ import random
 import sys
 import warnings
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from awn.adapt.interrupt import check_interrupt
 from awn.adapt.operation import Operation, schema_of, tensors_in
@@ -36,8 +37,7 @@ from awn.basics.batches import Batch
 Place = tuple[str, int]
 
 _RANDOM = frozenset(
-    """bernoulli rand randn randint randperm normal uniform native_dropout multinomial exponential poisson rand_like
-    randn_like randint_like random geometric cauchy log_normal""".split()
+    ["bernoulli", "rand", "randn", "randint", "randperm", "normal", "uniform", "native_dropout", "multinomial", "exponential", "poisson", "rand_like", "randn_like", "randint_like", "random", "geometric", "cauchy", "log_normal"]
 )
 _LIKE_TANH = ("tanh", "sigmoid", "hardtanh", "hardsigmoid")
 _LIKE_RELU = ("relu", "gelu", "silu", "elu", "hardswish", "mish", "softplus", "threshold", "_prelu_kernel")
@@ -67,7 +67,7 @@ class Recorder(TorchDispatchMode):
         #: The names of parameters and buffers that ran.
         self.ran: set[str] = set()
         #: Terms of weights that read units, by id; terms that are summed over with no weight at hand.
-        self.readers: set[int] = set()
+        self.readers: dict[int, Term] = {}
         self.bare: list[Term] = []
         #: Names of operations that the table does not know.
         self.unknown: set[str] = set()
@@ -78,9 +78,8 @@ class Recorder(TorchDispatchMode):
         for name, tensor in self.tensors.items():
             why = None if tensor.is_floating_point() else f"the buffer {name!r} counts or indexes"
             self.axes[name] = [Term(size, why) for size in tensor.shape]
-        self._dims: dict[int, list[Term]] = {}
-        self._alive: list[Any] = []
-        self._weights: set[int] = set()
+        self._dims: MutableMapping[Tensor, list[Term]] = WeakTensorKeyDictionary()
+        self._weights: MutableMapping[Tensor, bool] = WeakTensorKeyDictionary()
         self._stack: list[str] = []
         #: Gains of activations by the terms that they act on, see `awn.core.initialise.gain_of`.
         self.gains: list[tuple[Term, float]] = []
@@ -97,24 +96,27 @@ class Recorder(TorchDispatchMode):
                 self._run(model, example, question)
 
     def _run(self, model: nn.Module, example: Batch, flipped: str | None) -> None:
-        self._dims, self._alive, self._weights, self._stack = {}, [], set(), [""]
+        self._dims, self._weights, self._stack = WeakTensorKeyDictionary(), WeakTensorKeyDictionary(), [""]
         self._flipped, self._questions = flipped, {}
         for name, tensor in self.tensors.items():
             self._keep(tensor, self.axes[name], weight=True)
         for tensor in example.tensors:
             self._keep(tensor, [Term(size, INPUT) for size in tensor.shape])
         before = {id(value) for module in model.modules() for value in vars(module).values()}
-        try:
-            with self._following(model), quiet(self.seed), self:
-                state = _states()
-                result = model(*example.args, **example.kwargs)
-                self.draws |= state != _states()
-            for tensor in tensors_in(result):
-                for term in self.dims(tensor):
-                    freeze(term, f"it is an output of {type(model).__name__}")
-            self._freeze_kept(model, before)
-        finally:
-            self._dims, self._alive = {}, []
+        with self._following(model), quiet(self.seed), self:
+            state = _states()
+            result = model(*example.args, **example.kwargs)
+            self.draws |= state != _states()
+        for tensor in tensors_in(result):
+            for term in self.dims(tensor):
+                freeze(term, f"it is an output of {type(model).__name__}")
+        self._freeze_kept(model, before)
+
+    def release(self) -> None:
+        """Let go of the copy that ran: of its tensors, only the shapes are needed from here on."""
+        self.tensors = {name: torch.empty_like(tensor, device="meta") for name, tensor in self.tensors.items()}
+        self._model, self._named = nn.Module(), {}
+        self._dims, self._weights = WeakTensorKeyDictionary(), WeakTensorKeyDictionary()
 
     def _freeze_kept(self, model: nn.Module, before: set[int]) -> None:
         """Activations that a forward stores on a module are outputs like others."""
@@ -125,7 +127,7 @@ class Recorder(TorchDispatchMode):
                 ):
                     continue
                 for tensor in tensors_in(value):
-                    for term in self._dims.get(id(tensor), ()) if id(tensor) not in self._named else ():
+                    for term in self._dims.get(tensor, ()) if id(tensor) not in self._named else ():
                         freeze(term, f"it is stored as {name!r} of {path or type(module).__name__}")
 
     @contextlib.contextmanager
@@ -146,31 +148,31 @@ class Recorder(TorchDispatchMode):
 
     def dims(self, tensor: Tensor) -> list[Term]:
         """The terms of a tensor's dimensions; a tensor that no operation made is a constant."""
-        if id(tensor) not in self._dims:
+        if tensor not in self._dims:
             self._keep(tensor, [Term(size, "it meets a constant tensor") for size in tensor.shape], weight=True)
-        return self._dims[id(tensor)]
+        return self._dims[tensor]
 
     def give(self, tensor: Tensor, dims: Sequence[Term], *, moves: bool, why: str) -> None:
         """Say what a result's dimensions are; one that was changed in place has some already."""
         if [term.size for term in dims] != list(tensor.shape):
             raise AssertionError(f"{why}: {[term.size for term in dims]} for {tuple(tensor.shape)}")
-        if id(tensor) not in self._dims or moves:
-            self._dims[id(tensor)] = list(dims)
-        for one, two in zip(self._dims[id(tensor)], dims, strict=True):
+        if tensor not in self._dims or moves:
+            self._dims[tensor] = list(dims)
+        for one, two in zip(self._dims[tensor], dims, strict=True):
             unify(one, two, why)
 
     def contract(self, sides: Sequence[tuple[Tensor, int]]) -> None:
         """A weight that meets an activation in a sum of products reads units; a sum without a weight is bare."""
-        weights = [self.dims(tensor)[dim] for tensor, dim in reversed(sides) if id(tensor) in self._weights]
+        weights = [self.dims(tensor)[dim] for tensor, dim in reversed(sides) if tensor in self._weights]
         if weights and len(sides) == 2:
-            self.readers.add(id(weights[0]))
+            self.readers[id(weights[0])] = weights[0]
         else:
             tensor, dim = sides[0]
             self.bare.append(self.dims(tensor)[dim])
 
     def reads(self, term: Term) -> None:
         """Note that a weight's dimension reads units."""
-        self.readers.add(id(term))
+        self.readers[id(term)] = term
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None) -> Any:
         check_interrupt()
@@ -204,7 +206,7 @@ class Recorder(TorchDispatchMode):
 
     def _note(self, operation: Operation, rule: Any) -> None:
         terms = [term for tensor in operation.inputs for term in self.dims(tensor)]
-        weight = all(id(tensor) in self._weights for tensor in operation.inputs)
+        weight = all(tensor in self._weights for tensor in operation.inputs)
         self.operations[operation.name] += 1
         self.ran.update(self._named[id(tensor)] for tensor in operation.inputs if id(tensor) in self._named)
         if operation.outs:
@@ -212,8 +214,8 @@ class Recorder(TorchDispatchMode):
             gain = _gain(operation)
             self.gains += [(term, gain) for term in self.dims(operation.x)] if gain is not None else []
         for tensor in operation.outs:
-            first = self._dims.get(id(operation.outs[0])) if tensor.shape == operation.outs[0].shape else None
-            dims = self._dims.get(id(tensor)) or first or operation.fixed(tensor.shape)
+            first = self._dims.get(operation.outs[0]) if tensor.shape == operation.outs[0].shape else None
+            dims = self._dims.get(tensor) or first or operation.fixed(tensor.shape)
             if not weight and id(tensor) not in self._named:
                 # The same units in an activation: the weight's own term tells that it is the weight.
                 dims = [Term(term.size, same_as=term.root) for term in dims]
@@ -222,12 +224,11 @@ class Recorder(TorchDispatchMode):
         self.seen[self._stack[-1]].update((id(term), term) for term in terms)
 
     def _keep(self, tensor: Tensor, dims: list[Term], weight: bool = False) -> None:
-        self._dims[id(tensor)] = dims
-        self._alive += [tensor, dims]
+        self._dims[tensor] = dims
         if weight:
-            self._weights.add(id(tensor))
+            self._weights[tensor] = True
         else:
-            self._weights.discard(id(tensor))
+            self._weights.pop(tensor, None)
 
 
 def _states() -> tuple[Any, ...]:

@@ -24,9 +24,8 @@ _SLOTS = 3
 
 def not_finite_at_rest(bench: Bench, candidates: Sequence[Candidate], patches: Patches) -> dict[Candidate, str]:
     """The candidates for which an operation gives no finite number, or slope, where slots hold zeros; and the reason."""
-    if not candidates or _is_finite(bench, candidates, patches):
-        return {}
-    bad = [one for one in candidates if not _is_finite(bench, [one], patches)]
+    parts = [part for part in bench.portions(candidates) if not _is_finite(bench, part, patches)]
+    bad = [one for part in parts for one in part if not _is_finite(bench, [one], patches)]
     return {
         one: f"{_culprit(bench, one, patches)} is not finite, or has no finite slope, where slots for new units hold 0"
         for one in bad
@@ -85,7 +84,9 @@ def _outputs(bench: Bench) -> list[Tensor]:
 
 def _gradients(outs: Sequence[Tensor], makers: Sequence[Tensor]) -> list[Tensor]:
     losses = [
-        (out * torch.linspace(-1, 1, out.numel(), dtype=out.dtype, device=out.device).view_as(out))[out.isfinite()].sum()
+        (out * torch.linspace(-1, 1, out.numel(), dtype=out.dtype, device=out.device).view_as(out))[
+            out.isfinite()
+        ].sum()
         for out in outs
         if out.requires_grad
     ]
@@ -99,7 +100,13 @@ def _culprit(bench: Bench, candidate: Candidate, patches: Patches) -> str:
     """The operation that is not finite."""
     with quiet(), _no_denormals(), NotFinite() as usual:
         _outputs(bench)
-    with contextlib.suppress(Exception), _resting(bench, [candidate], patches), quiet(), _no_denormals(), NotFinite() as resting:
+    with (
+        contextlib.suppress(Exception),
+        _resting(bench, [candidate], patches),
+        quiet(),
+        _no_denormals(),
+        NotFinite() as resting,
+    ):
         _outputs(bench)
         for (name, before), (_, now) in zip(usual.found, resting.found, strict=False):
             if now and not before:

@@ -38,6 +38,11 @@ def _by_channels(module: nn.Module, dim: int) -> tuple[str, ...]:
     """The linear layers of PyTorch Geometric record their channels."""
     weight = module._parameters.get("weight")
     names = ("out_channels", "in_channels")
-    if weight is None or weight.dim() != 2 or dim > 1 or any(vars(module).get(n) != s for n, s in zip(names, weight.shape, strict=True)):
+    if (
+        weight is None
+        or weight.dim() != 2
+        or dim > 1
+        or any(vars(module).get(n) != s for n, s in zip(names, weight.shape, strict=True))
+    ):
         return ()
     return (names[dim],)

@@ -23,7 +23,12 @@ class Term:
     __slots__ = ("_kind", "_parts", "_up", "size", "why")
 
     def __init__(
-        self, size: int, why: str | None = None, kind: Kind = "leaf", parts: Sequence[Term] = (), same_as: Term | None = None
+        self,
+        size: int,
+        why: str | None = None,
+        kind: Kind = "leaf",
+        parts: Sequence[Term] = (),
+        same_as: Term | None = None,
     ) -> None:
         self.size, self.why = size, why
         self._kind: Kind = kind

@@ -131,16 +131,16 @@ def disconnect_(width: Width, *, fold: bool) -> None:
     True
     """
     width.uses_prefix = False  # what is folded is the whole width
-    folded = set()
-    for axis in width.axes:
-        if axis.role == "consumer":
-            gates = [gate for gate in gates_of(axis.module).get(axis.name, ()) if gate.width is width]
-            if fold and axis.tensor not in folded:  # layers may share a weight
-                folded.add(axis.tensor)
-                with torch.no_grad():
-                    for gate in gates:
-                        axis.tensor.copy_(gate.on(axis.tensor))
-            ungate_(axis.module, width)
+    consumers = [axis for axis in width.axes if axis.role == "consumer"]
+    # Layers may share a weight, and a layer may have several weights that read the units.
+    weights = {(axis.tensor, axis.name): axis.module for axis in reversed(consumers)} if fold else {}
+    with torch.no_grad():
+        for (tensor, name), layer in weights.items():
+            for gate in gates_of(layer).get(name, ()):
+                if gate.width is width:
+                    tensor.copy_(gate.on(tensor))
+    for axis in consumers:
+        ungate_(axis.module, width)
     if width.axes and width.axes[0].module._modules.get(WIDTH_NAME) is width:
         delattr(width.axes[0].module, WIDTH_NAME)
     width.axes, width.attributes = (), ()

@@ -62,9 +62,7 @@ def prepare(
     before = [(group.width, group.width.snapshot()) for group in groups if group.name in moves]
     check_memory(moves, _needed(tensors, optimizers, moves))
     try:
-        new = {
-            tensor: _fresh(tensor, axes, moves) for tensor, axes in tensors.items() if _reshapes(axes, moves)
-        }
+        new = {tensor: _fresh(tensor, axes, moves) for tensor, axes in tensors.items() if _reshapes(axes, moves)}
         states = [
             {p: _fresh_state(p, optimizer.state[p], tensors[p], moves) for p in new if p in optimizer.state}
             for optimizer in optimizers

@@ -173,7 +173,9 @@ def _capacities(
 
 def _capacity(axis: Axis, size: int, found: Mapping[Width, int]) -> int | None:
     """The capacity of an axis's width where the dimension has this size; None if that does not fit."""
-    others = [b.entries if b.of is None else b.entries * found[b.of] for b in axis.blocks if b.fixed or b.of is not None]
+    others = [
+        b.entries if b.of is None else b.entries * found[b.of] for b in axis.blocks if b.fixed or b.of is not None
+    ]
     own = size - sum(others)
     return own // axis.per_unit if own > 0 and own % axis.per_unit == 0 else None
 

@@ -168,9 +168,7 @@ def describe(model: nn.Module) -> Config:
     }
 
 
-def _describe_axis(
-    axis: Axis, width: Width, paths: Mapping[nn.Module, str], names: Mapping[Width, str]
-) -> Config:
+def _describe_axis(axis: Axis, width: Width, paths: Mapping[nn.Module, str], names: Mapping[Width, str]) -> Config:
     fields = {field.name: getattr(axis, field.name) for field in dataclasses.fields(axis)}
     layout = _describe_blocks(axis.blocks_of(width), width, names)
     return {**fields, "module": paths[axis.module], "layout": layout}

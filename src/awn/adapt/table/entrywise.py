@@ -31,19 +31,16 @@ def alike(op: Operation) -> None:
 
 RULES: dict[str, Rule] = {
     **dict.fromkeys(
-        "where copy floor_divide hardswish _prelu_kernel log_sigmoid_forward masked_fill polar complex".split(), entrywise
+        ["where", "copy", "floor_divide", "hardswish", "_prelu_kernel", "log_sigmoid_forward", "masked_fill", "polar", "complex"],
+        entrywise,
     ),
     **dict.fromkeys(
-        """_to_copy detach alias lift_fresh lift_fresh_copy zero fill contiguous bernoulli normal uniform exponential random
-        zeros_like ones_like full_like empty_like rand_like randn_like randint_like native_dropout _conj bucketize isin
-        geometric log_normal cauchy poisson zeros ones full empty new_zeros new_ones new_full new_empty empty_strided
-        new_empty_strided scalar_tensor rand randn randint""".split(),
+        ["_to_copy", "detach", "alias", "lift_fresh", "lift_fresh_copy", "zero", "fill", "contiguous", "bernoulli", "normal", "uniform", "exponential", "random", "zeros_like", "ones_like", "full_like", "empty_like", "rand_like", "randn_like", "randint_like", "native_dropout", "_conj", "bucketize", "isin", "geometric", "log_normal", "cauchy", "poisson", "zeros", "ones", "full", "empty", "new_zeros", "new_ones", "new_full", "new_empty", "empty_strided", "new_empty_strided", "scalar_tensor", "rand", "randn", "randint"],
         alike,
     ),
     # They count places, not units.
     **dict.fromkeys(
-        """arange linspace eye randperm tril_indices triu_indices nonzero _unique2 unique_dim bincount
-        unique_consecutive masked_select multinomial hann_window as_strided""".split(),
+        ["arange", "linspace", "eye", "randperm", "tril_indices", "triu_indices", "nonzero", "_unique2", "unique_dim", "bincount", "unique_consecutive", "masked_select", "multinomial", "hann_window", "as_strided"],
         mixes,
     ),
 }

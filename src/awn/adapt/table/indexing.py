@@ -66,9 +66,9 @@ def scattered(op: Operation) -> None:
 
 
 RULES: dict[str, Rule] = {
-    **dict.fromkeys("embedding index_select".split(), looked_up),
-    **dict.fromkeys("index index_put _unsafe_index _index_put_impl".split(), indexed),
+    **dict.fromkeys(["embedding", "index_select"], looked_up),
+    **dict.fromkeys(["index", "index_put", "_unsafe_index", "_index_put_impl"], indexed),
     **dict.fromkeys(
-        "gather scatter scatter_add scatter_reduce index_add index_copy index_reduce masked_scatter".split(), scattered
+        ["gather", "scatter", "scatter_add", "scatter_reduce", "index_add", "index_copy", "index_reduce", "masked_scatter"], scattered
     ),
 }

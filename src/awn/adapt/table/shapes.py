@@ -120,14 +120,14 @@ def rearranged(op: Operation) -> None:
 
 
 RULES: dict[str, Rule] = {
-    **dict.fromkeys("view _unsafe_view reshape _reshape_alias view_copy".split(), reshaped),
-    **dict.fromkeys("squeeze unsqueeze".split(), squeezed),
-    **dict.fromkeys("expand repeat".split(), repeated),
-    **dict.fromkeys("permute transpose t".split(), permuted),
-    **dict.fromkeys("view_as_real view_as_complex select unbind".split(), picked),
+    **dict.fromkeys(["view", "_unsafe_view", "reshape", "_reshape_alias", "view_copy"], reshaped),
+    **dict.fromkeys(["squeeze", "unsqueeze"], squeezed),
+    **dict.fromkeys(["expand", "repeat"], repeated),
+    **dict.fromkeys(["permute", "transpose", "t"], permuted),
+    **dict.fromkeys(["view_as_real", "view_as_complex", "select", "unbind"], picked),
     "slice": sliced,
-    **dict.fromkeys("split split_with_sizes unsafe_split unsafe_split_with_sizes glu".split(), divided),
-    **dict.fromkeys("cat stack".split(), joined),
+    **dict.fromkeys(["split", "split_with_sizes", "unsafe_split", "unsafe_split_with_sizes", "glu"], divided),
+    **dict.fromkeys(["cat", "stack"], joined),
     "constant_pad_nd": padded,
-    **dict.fromkeys("im2col col2im pixel_shuffle pixel_unshuffle".split(), rearranged),
+    **dict.fromkeys(["im2col", "col2im", "pixel_shuffle", "pixel_unshuffle"], rearranged),
 }
