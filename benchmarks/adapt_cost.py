@@ -16,6 +16,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,14 +30,14 @@ from awn.files.write import json_file, write_files
 
 def models() -> dict[str, Callable[[], nn.Module]]:
     """The models by name."""
-    import transformers as t
-    from transformers import BertModel, GPT2LMHeadModel, ResNetForImageClassification, ViTModel
+    import transformers
 
+    t: Any = transformers
     return {
-        "GPT-2 small": lambda: GPT2LMHeadModel(t.GPT2Config()),
-        "BERT base": lambda: BertModel(t.BertConfig()),
-        "ViT base": lambda: ViTModel(t.ViTConfig()),
-        "ResNet-50": lambda: ResNetForImageClassification(t.ResNetConfig()),
+        "GPT-2 small": partial(t.GPT2LMHeadModel, t.GPT2Config()),
+        "BERT base": partial(t.BertModel, t.BertConfig()),
+        "ViT base": partial(t.ViTModel, t.ViTConfig()),
+        "ResNet-50": partial(t.ResNetForImageClassification, t.ResNetConfig()),
     }
 
 
@@ -47,7 +48,8 @@ def main() -> None:
     parser.add_argument("--show", action="store_true", help="print the table of a finished file")
     options = parser.parse_args()
     if options.show:
-        return show(json.loads(options.out.read_text())["rows"])
+        show(json.loads(options.out.read_text())["rows"])
+        return
     context = multiprocessing.get_context("spawn")
     rows = []
     for name in models():
@@ -99,14 +101,10 @@ def memory() -> int:
 
 
 def show(rows: list[dict[str, Any]]) -> None:
-    print(
-        "| model | parameters | CPU seconds | memory / model | widths | share of parameters |\n|---|---|---|---|---|---|"
-    )
+    print("| model | parameters | CPU seconds | memory | widths | share |\n|---|---|---|---|---|---|")
     for row in rows:
-        print(
-            f"| {row['model']} | {row['parameters']:,} | {row['seconds']:.1f} | {row['memory']:.1f} | {row['widths']} | "
-            f"{row['share']:.2f} |"
-        )
+        numbers = f"{row['seconds']:.1f} | {row['memory']:.1f} | {row['widths']} | {row['share']:.2f}"
+        print(f"| {row['model']} | {row['parameters']:,} | {numbers} |")
 
 
 if __name__ == "__main__":

@@ -53,7 +53,8 @@ def main() -> None:
     parser.add_argument("--show", action="store_true", help="print the table of a finished file")
     options = parser.parse_args()
     if options.show:
-        return show(json.loads(options.out.read_text()))
+        show(json.loads(options.out.read_text()))
+        return
     torch.set_num_threads(1)
     warnings.filterwarnings("ignore")
     part = options.out.with_suffix(".part")
@@ -62,7 +63,8 @@ def main() -> None:
     random.Random(0).shuffle(names)
     done = {row["name"] for row in rows}
     waiting = [name for name in names if name not in done]
-    list(warm_up()) if any(name.startswith("transformers/") for name in waiting) else None
+    if any(name.startswith("transformers/") for name in waiting):
+        list(warm_up())
     started = time.monotonic()
     with part.open("a") as file:
         for name in waiting:
@@ -120,7 +122,7 @@ def trial(name: str) -> Row:
     tensors = {parameter: name for name, parameter in model.named_parameters()}
     governed = {tensors.get(axis.tensor) for group in awn.advanced.find_groups(model) for axis in group.axes}
     share = len(governed & matrices) / max(1, len(matrices))
-    row = {"share": share, "matrices": len(matrices), "widths": len(report.adapted), "seconds": seconds}
+    row: Row = {"share": share, "matrices": len(matrices), "widths": len(report.adapted), "seconds": seconds}
     row |= {"parameters": report.share, "attributes": list(report.attributes)}
     row["heads"] = any("head" in name.lower() for name in report.attributes)
     wrong = what_is_wrong(plain, model, one, two)

@@ -12,6 +12,7 @@ import itertools
 import re
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +68,7 @@ def collection() -> dict[str, Callable[[], Built]]:
     with contextlib.suppress(ImportError):
         from transformers.models.auto.modeling_auto import MODEL_MAPPING_NAMES
 
-        found |= {f"transformers/{kind}": (lambda kind=kind: hugging_face(kind)) for kind in MODEL_MAPPING_NAMES}
+        found |= {f"transformers/{kind}": partial(hugging_face, kind) for kind in MODEL_MAPPING_NAMES}
     with contextlib.suppress(ImportError):
         found |= {f"torch_geometric/{name}": build for name, build in graph_networks().items()}
     found |= {f"own/{name}": build for name, build in own_models().items()}
@@ -77,7 +78,7 @@ def collection() -> dict[str, Callable[[], Built]]:
 def own_models() -> dict[str, Callable[[], Built]]:
     """The table of models that the tests go over."""
     sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-    from convert_models import MODELS
+    from convert_models import MODELS  # type: ignore[import-not-found]
 
     def build(name: str) -> Built:
         case = MODELS[name]
@@ -85,7 +86,7 @@ def own_models() -> dict[str, Callable[[], Built]]:
         more = {k: longer(v) for k, v in inputs.items()} if isinstance(inputs, dict) else tuple(map(longer, inputs))
         return case.build().eval(), inputs, None if name == "gin" else more
 
-    return {name: (lambda name=name: build(name)) for name in MODELS}
+    return {name: partial(build, name) for name in MODELS}
 
 
 def longer(value: Any) -> Any:
@@ -103,11 +104,8 @@ def graph_networks() -> dict[str, Callable[[], Built]]:
             self.first, self.second = first, second
 
         def forward(self, x: Tensor, edges: Tensor) -> Tensor:
-            return self.second(torch.relu(self.first(x, edges)), edges)
-
-    def graph(nodes: int) -> Example:
-        edges = torch.randint(0, nodes, (2, 3 * nodes), generator=torch.Generator().manual_seed(nodes))
-        return torch.randn(nodes, 8, generator=torch.Generator().manual_seed(nodes)), edges
+            result: Tensor = self.second(torch.relu(self.first(x, edges)), edges)
+            return result
 
     degrees = torch.ones(5)
     models: dict[str, Callable[[], nn.Module]] = {
@@ -128,13 +126,23 @@ def graph_networks() -> dict[str, Callable[[], Built]]:
         "SGConv": lambda: Pair(g.SGConv(8, 16), g.SGConv(16, 4)),
         "LEConv": lambda: Pair(g.LEConv(8, 16), g.LEConv(16, 4)),
     }
-    return {name: (lambda build=build: (build().eval(), graph(13), graph(16))) for name, build in models.items()}
+    return {name: partial(_with_graphs, build) for name, build in models.items()}
+
+
+def _with_graphs(build: Callable[[], nn.Module]) -> Built:
+    return build().eval(), _graph(13), _graph(16)
+
+
+def _graph(nodes: int) -> Example:
+    edges = torch.randint(0, nodes, (2, 3 * nodes), generator=torch.Generator().manual_seed(nodes))
+    return torch.randn(nodes, 8, generator=torch.Generator().manual_seed(nodes)), edges
 
 
 def hugging_face(kind: str) -> Built:
     """A small model of a type that transformers knows."""
     import transformers
 
+    build: Any = transformers.AutoModel.from_config
     kind_of_config, first = transformers.CONFIG_MAPPING[kind], None
     for kv_heads in (2, 4):
         try:
@@ -143,11 +151,11 @@ def hugging_face(kind: str) -> Built:
             for one in configs:
                 one._experts_implementation = "eager"  # the fused kernel wants multiples of 16 bytes
             with torch.device("meta"):
-                empty = transformers.AutoModel.from_config(config)
+                empty = build(config)
             if sum(parameter.numel() for parameter in empty.parameters()) > 2e7:
                 raise ValueError("it has too many weights for this trial")
             torch.manual_seed(0)
-            model = transformers.AutoModel.from_config(config, dtype=torch.float32).eval()
+            model = build(config, dtype=torch.float32).eval()
             return model, *hugging_face_examples(model, configs)
         except ImportError:
             raise
@@ -250,7 +258,23 @@ def _values(configs: list[Any], batch: int, length: int) -> dict[str, list[Tenso
 
 def warm_up() -> Iterator[str]:
     """Import the code of some families before processes are forked."""
-    for kind in ["bert", "llama", "clip", "bart", "t5", "wav2vec2", "vit", "mixtral", "whisper", "resnet", "llava", "qwen2_vl", "sam", "gpt2", "deberta"]:
+    for kind in [
+        "bert",
+        "llama",
+        "clip",
+        "bart",
+        "t5",
+        "wav2vec2",
+        "vit",
+        "mixtral",
+        "whisper",
+        "resnet",
+        "llava",
+        "qwen2_vl",
+        "sam",
+        "gpt2",
+        "deberta",
+    ]:
         with contextlib.suppress(Exception):
             hugging_face(kind)
             yield kind

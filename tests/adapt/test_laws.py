@@ -165,9 +165,9 @@ def test_a_run_that_grows_and_shrinks(name: str, optimizer_name: str, block: int
     for by in (5, -3, 40, -44):
         wanted = moved(model, by)
         ask_for(model, wanted)
-        widths = {group.width: wanted[group.name] for group in find_groups(model)}
+        fewer = {group.width: min(wanted[group.name], group.width.units) for group in find_groups(model)}
         old = {
-            key: [part.clone() for part in active(model, key[0], value, lambda width: min(widths[width], width.units))]
+            key: [part.clone() for part in active(model, key[0], value, fewer.__getitem__)]
             for key, value in with_state(model, optimizer)
         }
         awn.resize_(model, optimizer)

@@ -92,7 +92,7 @@ FEED_FORWARD = ["*.c_fc", "*.intermediate.dense", "*.fc1", "*.wi", "*.wi_0", "*.
 
 
 def with_other_widths(model: PreTrainedModel, heads: bool = False) -> PreTrainedModel:
-    """The model made adaptive, its layers at 41, 48, 55, … units, its heads, if these too, at 3, 4, …"""
+    """The model made adaptive, its layers at 41, 48, 55, … units, and its heads, if asked for, at 3 and more."""
     here = [name for name, _ in model.named_modules()]
     patterns = [pattern for pattern in FEED_FORWARD if any(fnmatch(name, pattern) for name in here)]
     awn.adapt_(model, new_units="rescaled", include=None if heads else patterns)

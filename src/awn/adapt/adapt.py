@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from awn.adapt.discover import Discovery, discover, tied
+from awn.adapt.discover import Discovery, check_dense, discover, tied
 from awn.adapt.groups import Candidate, owner
 from awn.adapt.hidden import Hidden
 from awn.adapt.interrupt import check_interrupt, interrupts_delayed
@@ -74,6 +74,7 @@ def adapt_(
     {'0': 64}
     """
     _check_model(model)
+    check_dense(model)
     _check_importance(importance, preserve)
     _check_start(preserve, redraw, data)
     named = explicit_groups(model, groups)
@@ -146,7 +147,7 @@ def _check_importance(importance: Any, preserve: bool) -> None:
         )
 
 
-def _connect_all_(model: nn.Module, plans: Sequence[_Plan]) -> None:
+def _connect_all_(model: nn.Module, plans: Sequence[Plan]) -> None:
     """Connect every width; after a failure the model is as it was."""
     try:
         for plan in plans:

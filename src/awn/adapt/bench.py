@@ -82,7 +82,9 @@ class Failure(Exception):
 class Counting(TorchDispatchMode):
     """Counts operations, and has those that draw numbers give the same ones for every unit."""
 
-    count = 0
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.count = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None) -> Any:
         check_interrupt()

@@ -52,7 +52,6 @@ def discover(model: nn.Module, example_input: Any, *, required: bool = True) -> 
     >>> [(one.name, one.size) for one in discover(model, torch.randn(4, 3)).kept]
     [('0', 8)]
     """
-    _check_dense(model)
     if not any(parameter.dim() > 1 for parameter in model.parameters()):
         return Discovery(Recorder(model), [])
     example = made_example(model) if example_input is None else given_example(example_input)
@@ -69,7 +68,8 @@ def discover(model: nn.Module, example_input: Any, *, required: bool = True) -> 
     return found
 
 
-def _check_dense(model: nn.Module) -> None:
+def check_dense(model: nn.Module) -> None:
+    """Raise for a tensor whose dimensions cannot be followed."""
     for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
         if tensor.is_nested or tensor.layout != torch.strided:
             kind = "nested" if tensor.is_nested else "sparse"

@@ -159,5 +159,5 @@ def _shapes(model: nn.Module) -> Iterator[tuple[int | str, ...]]:
             yield (n, t, layer.input_size)
         elif isinstance(layer, nn.modules.batchnorm._BatchNorm):
             yield from ((n, layer.num_features), (n, layer.num_features, 8, 8))
-        elif type(getattr(layer, "in_channels", None)) is int:  # PyTorch Geometric
-            yield (2 * n, layer.in_channels)
+        elif type(channels := vars(layer).get("in_channels")) is int:  # PyTorch Geometric
+            yield (2 * n, channels)

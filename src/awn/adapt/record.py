@@ -37,7 +37,26 @@ from awn.basics.batches import Batch
 Place = tuple[str, int]
 
 _RANDOM = frozenset(
-    ["bernoulli", "rand", "randn", "randint", "randperm", "normal", "uniform", "native_dropout", "multinomial", "exponential", "poisson", "rand_like", "randn_like", "randint_like", "random", "geometric", "cauchy", "log_normal"]
+    [
+        "bernoulli",
+        "rand",
+        "randn",
+        "randint",
+        "randperm",
+        "normal",
+        "uniform",
+        "native_dropout",
+        "multinomial",
+        "exponential",
+        "poisson",
+        "rand_like",
+        "randn_like",
+        "randint_like",
+        "random",
+        "geometric",
+        "cauchy",
+        "log_normal",
+    ]
 )
 _LIKE_TANH = ("tanh", "sigmoid", "hardtanh", "hardsigmoid")
 _LIKE_RELU = ("relu", "gelu", "silu", "elu", "hardswish", "mish", "softplus", "threshold", "_prelu_kernel")
@@ -59,7 +78,7 @@ class Recorder(TorchDispatchMode):
     """
 
     def __init__(self, model: nn.Module) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.tensors: dict[str, Tensor] = {**dict(model.named_parameters()), **dict(model.named_buffers())}
         self.parameters = {name for name, _ in model.named_parameters()}
         #: The terms of every parameter and buffer.

@@ -52,11 +52,11 @@ class Report:
 
     def __str__(self) -> str:
         rows = [(a.name, str(a.units), _few(a.producers), _few(a.consumers)) for a in self.adapted]
-        rows = [("layer", "units", "made by", "read by"), *_collapsed(rows)]
-        wide = [max(len(row[column]) for row in rows) for column in range(4)]
+        table = [("layer", "units", "made by", "read by"), *_collapsed(rows)]
+        wide = [max(len(row[column]) for row in table) for column in range(4)]
         lines = [
             f"{name:<{wide[0]}}  {units:>{wide[1]}}  {producers:<{wide[2]}}  {consumers}"
-            for name, units, producers, consumers in rows
+            for name, units, producers, consumers in table
         ]
         if self.skipped:
             fixed = _collapsed([(one.name, one.reason) for one in self.skipped])

@@ -23,7 +23,7 @@ _SLOTS = 3
 
 
 def not_finite_at_rest(bench: Bench, candidates: Sequence[Candidate], patches: Patches) -> dict[Candidate, str]:
-    """The candidates for which an operation gives no finite number, or slope, where slots hold zeros; and the reason."""
+    """The candidates for which an operation gives no finite number, or slope, where slots hold zeros, with reasons."""
     parts = [part for part in bench.portions(candidates) if not _is_finite(bench, part, patches)]
     bad = [one for part in parts for one in part if not _is_finite(bench, [one], patches)]
     return {
@@ -33,11 +33,10 @@ def not_finite_at_rest(bench: Bench, candidates: Sequence[Candidate], patches: P
 
 
 @contextlib.contextmanager
-def _resting(bench: Bench, candidates: Sequence[Candidate], patches: Patches) -> Iterator[list[Tensor]]:
+def _resting(bench: Bench, candidates: Sequence[Candidate], patches: Patches) -> Iterator[Sequence[Tensor]]:
     """The copy with slots for more units; gives tensors that make the units, to differentiate by."""
     changes = {one.leaf: Change.grown(one.size, _SLOTS, at_rest=True) for one in candidates}
-    known = {leaf for leaf in changes}
-    mine = {number: term for number, term in patches.items() if known & set(term.leaves())}
+    mine = {number: term for number, term in patches.items() if set(changes) & set(term.leaves())}
     makers = []
     for one in candidates:
         tensors = [bench.tensors[name] for name, _ in one.makers]
@@ -110,7 +109,7 @@ def _culprit(bench: Bench, candidate: Candidate, patches: Patches) -> str:
         _outputs(bench)
         for (name, before), (_, now) in zip(usual.found, resting.found, strict=False):
             if now and not before:
-                return name.lstrip("_").removeprefix("native_")
+                return str(name).lstrip("_").removeprefix("native_")
     try:
         with (
             _resting(bench, [candidate], patches) as makers,
@@ -129,7 +128,7 @@ class NotFinite(TorchDispatchMode):
     """Notes which operations give numbers that are not finite."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.found: list[tuple[str, bool]] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None) -> Any:

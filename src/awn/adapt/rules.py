@@ -30,7 +30,7 @@ from torch import nn
 
 from awn.adapt.groups import Candidate, owner
 from awn.adapt.hidden import Hidden, Refusal
-from awn.adapt.record import Recorder
+from awn.adapt.record import Place, Recorder
 from awn.adapt.terms import Term, product
 
 ModuleRule: TypeAlias = Callable[[nn.Module], Sequence[Hidden | Refusal] | None]
@@ -73,7 +73,7 @@ def _said_of(model: nn.Module) -> Iterator[Hidden | Refusal]:
 
 def _candidate(hidden: Hidden, recorder: Recorder, names: dict[int, str]) -> Candidate:
     """What a rule names, with terms in place of those that were recorded."""
-    leaf, makers, readers = Term(hidden.units), [], []
+    leaf, makers, readers = Term(hidden.units), list[Place](), list[Place]()
     for axis in hidden.axes():
         place = names[id(axis.tensor)], axis.dim
         (makers if axis.role == "producer" else readers).append(place)

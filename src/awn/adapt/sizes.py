@@ -1,4 +1,4 @@
-"""Sizes: the attributes in which layers record the sizes of their tensors, although their forward does not need them."""
+"""Sizes: attributes in which layers record the sizes of their tensors, although their forward does not need them."""
 
 from __future__ import annotations
 

@@ -20,8 +20,8 @@ _CONFIG = "config."
 class Attribute:
     """A number that a module's forward reads, such as a number of heads, and the entries that it counts.
 
-    `name` is an attribute of the module or, after `config.`, of its configuration. `index` is the place of the number if
-    the attribute is a list or a tuple. Modules share configurations, so one that changes is copied first.
+    `name` is an attribute of the module or, after `config.`, of its configuration. `index` is the place of the number
+    if the attribute is a list or a tuple. Modules share configurations, so one that changes is copied first.
 
     >>> from awn.core.width import Width
     >>> class Heads(nn.Module):

@@ -95,9 +95,9 @@ def check_layers(groups: Sequence[WidthGroup], names: Iterable[str]) -> None:
 def connect_(width: Width, axes: Sequence[Axis], attributes: Sequence[Attribute] = ()) -> None:
     """Give the axes one learned width: register it on the first producer, and gate every consumer.
 
-    `attributes` are the numbers that follow the width. The tensors must already have the width's capacity. Their values stay as they are. To initialise them as the paper
-    does, call `awn.advanced.kaiming_plus_` on the model's groups. Call `awn.advanced.follow_state_dicts_(model)` once
-    so that `model.load_state_dict` accepts other widths.
+    `attributes` are the numbers that follow the width. The tensors must already have the width's capacity. Their values
+    stay as they are. To initialise them as the paper does, call `awn.advanced.kaiming_plus_` on the model's groups.
+    Call `awn.advanced.follow_state_dicts_(model)` once so that `model.load_state_dict` accepts other widths.
 
     >>> from awn import Exponential
     >>> from awn.core.axes import consumed_by, produced_by

@@ -36,7 +36,9 @@ class HeldOutputs:
 
         The mean of all networks would not do: the rows that one network holds out, the others were trained on.
         """
-        held = [(network.eval(), part.held) for network, part in zip(networks, parts, strict=True) if part.held is not None]
+        held = [
+            (network.eval(), part.held) for network, part in zip(networks, parts, strict=True) if part.held is not None
+        ]
         if not held:
             return cls(np.empty((0, 1)), np.empty(0))
         outputs = [np.asarray(all_outputs(network, data.x).double().cpu()) for network, data in held]

@@ -53,7 +53,8 @@ def scattered(op: Operation) -> None:
     dims = op.dims(op.x)
     if not dims or op["dim"] is None:
         mixes(op)
-        return op.give(dims)
+        op.give(dims)
+        return
     for terms in (op.dims(tensor) for tensor in op.inputs[1:]):
         for dim, (one, two) in enumerate(zip(dims, terms, strict=False)):
             whole = len(terms) == len(dims)
@@ -69,6 +70,16 @@ RULES: dict[str, Rule] = {
     **dict.fromkeys(["embedding", "index_select"], looked_up),
     **dict.fromkeys(["index", "index_put", "_unsafe_index", "_index_put_impl"], indexed),
     **dict.fromkeys(
-        ["gather", "scatter", "scatter_add", "scatter_reduce", "index_add", "index_copy", "index_reduce", "masked_scatter"], scattered
+        [
+            "gather",
+            "scatter",
+            "scatter_add",
+            "scatter_reduce",
+            "index_add",
+            "index_copy",
+            "index_reduce",
+            "masked_scatter",
+        ],
+        scattered,
     ),
 }

@@ -48,7 +48,24 @@ def spatial(op: Operation) -> None:
     op.give([*op.dims(op.x)[:-last], *op.fixed(op.outs[0].shape[-last:])])
 
 
-_SPATIAL = ["avg_pool", "max_pool", "adaptive_avg_pool", "_adaptive_avg_pool", "adaptive_max_pool", "reflection_pad", "replication_pad", "upsample_nearest", "upsample_linear", "_upsample_nearest_exact", "upsample_bilinear", "upsample_bicubic", "upsample_trilinear", "_upsample_bilinear", "_upsample_bicubic", "grid_sampler_"]
+_SPATIAL = [
+    "avg_pool",
+    "max_pool",
+    "adaptive_avg_pool",
+    "_adaptive_avg_pool",
+    "adaptive_max_pool",
+    "reflection_pad",
+    "replication_pad",
+    "upsample_nearest",
+    "upsample_linear",
+    "_upsample_nearest_exact",
+    "upsample_bilinear",
+    "upsample_bicubic",
+    "upsample_trilinear",
+    "_upsample_bilinear",
+    "_upsample_bicubic",
+    "grid_sampler_",
+]
 
 RULES: dict[str, Rule] = {
     "convolution": convolved,

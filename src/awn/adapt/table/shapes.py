@@ -12,7 +12,8 @@ from awn.adapt.terms import Term, concatenation, cut, product, regroup, split
 def reshaped(op: Operation) -> None:
     """A view of the same entries."""
     if op["dtype"] is not None:
-        return mixes(op)
+        mixes(op)
+        return
     op.give(regroup(op.dims(op.x), tuple(op.outs[0].shape), f"{op.why} splits its units"))
 
 
@@ -46,7 +47,8 @@ def picked(op: Operation) -> None:
     """One entry after the other along a dimension."""
     dims = list(op.dims(op.x))
     if op.name == "view_as_real":
-        return op.give([*dims, *op.fixed([2])])
+        op.give([*dims, *op.fixed([2])])
+        return
     op.freeze(dims.pop(-1 if op.name == "view_as_complex" else op["dim"] or 0), does="picks single units")
     for out in op.outs:
         op.give(list(dims), out)

@@ -42,7 +42,8 @@ def along(op: Operation) -> None:
 def reduced(op: Operation) -> None:
     """One number for all entries along dimensions. New units may be 0 in a sum, but not in a mean or a maximum."""
     if op["other"] is not None:
-        return entrywise(op)
+        entrywise(op)
+        return
     dims = op.dims(op.x)
     over = named_dims(op["dim"], len(dims))
     for dim in over:
@@ -74,11 +75,63 @@ def multiplied(op: Operation) -> None:
 
 RULES: dict[str, Rule] = {
     **dict.fromkeys(
-        ["_softmax", "_log_softmax", "_safe_softmax", "cumsum", "cumprod", "logcumsumexp", "cummax", "cummin", "flip", "roll", "sort", "_fft_c2c", "renorm", "index_fill", "topk", "_fft_r2c", "_fft_c2r", "unfold", "tril", "triu", "native_layer_norm", "_fused_rms_norm", "_weight_norm_interface"],
+        [
+            "_softmax",
+            "_log_softmax",
+            "_safe_softmax",
+            "cumsum",
+            "cumprod",
+            "logcumsumexp",
+            "cummax",
+            "cummin",
+            "flip",
+            "roll",
+            "sort",
+            "_fft_c2c",
+            "renorm",
+            "index_fill",
+            "topk",
+            "_fft_r2c",
+            "_fft_c2r",
+            "unfold",
+            "tril",
+            "triu",
+            "native_layer_norm",
+            "_fused_rms_norm",
+            "_weight_norm_interface",
+        ],
         along,
     ),
     **dict.fromkeys(
-        ["sum", "mean", "amax", "amin", "max", "min", "var", "std", "prod", "any", "all", "argmax", "argmin", "var_mean", "std_mean", "logsumexp", "linalg_vector_norm", "norm", "nansum", "count_nonzero", "median", "nanmedian", "mode", "kthvalue", "aminmax", "_is_all_true", "_is_any_true"],
+        [
+            "sum",
+            "mean",
+            "amax",
+            "amin",
+            "max",
+            "min",
+            "var",
+            "std",
+            "prod",
+            "any",
+            "all",
+            "argmax",
+            "argmin",
+            "var_mean",
+            "std_mean",
+            "logsumexp",
+            "linalg_vector_norm",
+            "norm",
+            "nansum",
+            "count_nonzero",
+            "median",
+            "nanmedian",
+            "mode",
+            "kthvalue",
+            "aminmax",
+            "_is_all_true",
+            "_is_any_true",
+        ],
         reduced,
     ),
     **dict.fromkeys(["mm", "bmm", "addmm", "baddbmm", "mv", "dot", "addmv", "_grouped_mm"], multiplied),
