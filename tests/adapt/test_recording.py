@@ -334,8 +334,13 @@ def test_an_interrupt_at_any_operation_leaves_everything_as_it_was() -> None:
         model = small()
         before, states, now = snapshot(model), (torch.get_rng_state(), random.getstate()), flags()
         classes = [type(module) for module in model.modules()]
-        with pytest.raises(KeyboardInterrupt), Interrupting(outcomes.randint(1, operations)):
-            awn.adapt_(model, example_input=x, preserve=True)
+        raised = False
+        try:
+            with Interrupting(outcomes.randint(1, operations)) as mode:
+                awn.adapt_(model, example_input=x, preserve=True)
+        except KeyboardInterrupt:
+            raised = True
+        assert raised == (mode.left <= 0)  # other weights may need fewer operations
         assert flags() == now
         if awn.advanced.find_groups(model):  # the interrupt came while the widths were connected
             assert awn.widths(model) == {"0": 4}

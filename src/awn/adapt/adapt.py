@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from awn.adapt.discover import Discovery, check_dense, discover, tied
 from awn.adapt.groups import Candidate, owner
 from awn.adapt.hidden import Hidden
 from awn.adapt.interrupt import check_interrupt, interrupts_delayed
 from awn.adapt.patterns import Patterns, as_list, check_patterns, explicit_groups, matches
-from awn.adapt.plan import Options, Plan, plan_found, plan_named
+from awn.adapt.plan import Limits, Options, Plan, plan_found, plan_named
 from awn.adapt.preserve import preserve_, unit_energies
 from awn.adapt.reasons import reasons_for_others, report_on
 from awn.adapt.report import Report, Skipped
@@ -24,7 +24,7 @@ from awn.core.importance import Importance
 from awn.core.initialise import kaiming_plus_
 from awn.core.resize import set_units_
 from awn.core.state import follow_state_dicts_
-from awn.core.width import NewUnits
+from awn.core.width import NewUnits, Width
 from awn.errors import ArgumentError, AwnError
 from awn.parallel.unwrap import uncompiled
 
@@ -49,11 +49,10 @@ def adapt_(
 ) -> Report:
     """Make a model's hidden layers adaptive, in place, before its optimizer is built; says what was done.
 
-    A copy of the model runs on `example_input` while awn follows its dimensions through every operation. What is found
-    is verified by numbers: units are permuted, added and dropped, and the outputs compared. The example is a tensor, a
-    tuple of arguments, or a dict of named ones. It may be left out if the first layers say what the model reads.
-    `groups` names further layers, by patterns. `include` and `exclude` choose among what is found, by patterns of the
-    layers' names.
+    A copy of the model runs on `example_input` while awn follows its dimensions, and what is found is verified by
+    numbers. The example is a tensor, a tuple of arguments, or a dict of named ones, and may be left out if the first
+    layers say what the model reads. `groups` names further layers. `include` and `exclude` choose among what is found,
+    by patterns of the layers' names.
 
     Every layer starts at the width that it has, with the exponential importance or that of another class. An instance,
     such as `awn.Exponential.for_units(64)`, sets the initial width of all layers. A fresh model keeps its own weights:
@@ -74,17 +73,9 @@ def adapt_(
     {'0': 64}
     """
     _check_model(model)
-    check_dense(model)
-    _check_importance(importance, preserve)
-    _check_start(preserve, redraw, data)
+    _check_start(importance, preserve, redraw, data)
     named = explicit_groups(model, groups)
-    limits = {
-        "min_units": min_units,
-        "max_units": max_units,
-        "block": block,
-        "new_units": new_units,
-        "ordered": ordered,
-    }
+    limits = Limits(min_units, max_units, block, new_units, ordered)
     options = Options(importance, quantile, limits)
     with interrupts_delayed():
         with untouched(model):
@@ -95,12 +86,17 @@ def adapt_(
         energies = {} if data is None else unit_energies(model, {plan.width: plan.axes for plan in plans}, data)
         check_interrupt()
         _connect_all_(model, plans)
-        if redraw:
-            _redraw_(find_groups(model))
-        if preserve:
-            preserve_(find_groups(model), energies)
-        follow_state_dicts_(model)
+        _start_(model, preserve=preserve, redraw=redraw, energies=energies)
         return report_on(model, found, skipped)
+
+
+def _start_(model: nn.Module, *, preserve: bool, redraw: bool, energies: Mapping[Width, Tensor]) -> None:
+    """Give a model that has just been connected its weights."""
+    if redraw:
+        _redraw_(find_groups(model))
+    if preserve:
+        preserve_(find_groups(model), energies)
+    follow_state_dicts_(model)
 
 
 # What widths are made like in a model without parameters.
@@ -121,6 +117,7 @@ def _check_model(model: nn.Module) -> None:
             raise ArgumentError(f"{name!r} is lazy: it has no numbers before the first forward. Run one, then adapt_.")
         if tensor.is_meta:
             raise ArgumentError(f"{name!r} is on the meta device: it has no numbers. Load them, then adapt_.")
+    check_dense(model)
     adaptive = find_groups(model)
     if adaptive:
         raise ArgumentError(
@@ -129,7 +126,8 @@ def _check_model(model: nn.Module) -> None:
         )
 
 
-def _check_start(preserve: bool, redraw: bool, data: Any) -> None:
+def _check_start(importance: Any, preserve: bool, redraw: bool, data: Any) -> None:
+    _check_importance(importance, preserve)
     if preserve and redraw:
         raise ArgumentError("preserve=True keeps what a model computes, and redraw=True does not: choose one.")
     if data is not None and not preserve:

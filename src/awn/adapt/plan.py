@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
@@ -20,7 +20,7 @@ from awn.core.axes import Norm
 from awn.core.axis import Axis, Block, Blocks, Layout, Role
 from awn.core.groups import WIDTH_NAME, check_connection
 from awn.core.importance import Exponential, Importance
-from awn.core.width import Width, even_amplitude
+from awn.core.width import NewUnits, Width, even_amplitude
 from awn.errors import AwnError
 
 # What tensors of norms hold for a new unit.
@@ -37,13 +37,23 @@ class Plan:
     attributes: list[Attribute] = field(default_factory=list)
 
 
+class Limits(NamedTuple):
+    """The options of all widths that do not depend on their number of units."""
+
+    min_units: int
+    max_units: int | None
+    block: int
+    new_units: NewUnits
+    ordered: float
+
+
 @dataclass(frozen=True)
 class Options:
     """How widths are made."""
 
     importance: Importance | type[Importance] | None
     quantile: float
-    limits: Mapping[str, Any]
+    limits: Limits
 
     def width(self, units: int, like: Tensor, gain: float | None = None) -> Width:
         """A width of so many units, which leaves sums over them as large as they are."""
@@ -52,7 +62,7 @@ class Options:
         else:
             family = (self.importance or Exponential).for_units(units, self.quantile)
         gain = math.sqrt(2) if gain is None else gain
-        width = Width(family, quantile=self.quantile, gain=gain, device=like.device, dtype=like.dtype, **self.limits)
+        width = Width(family, quantile=self.quantile, gain=gain, device=like.device, dtype=like.dtype, **self.limits._asdict())
         width.amplitude = even_amplitude(family, width.units)
         width.set_units(units, units)  # as the tensors are: no slot is inert yet
         return width

@@ -47,7 +47,7 @@ def unit_energies(model: nn.Module, axes: Mapping[Width, Sequence[Axis]], data: 
 
     >>> from awn import Exponential
     >>> from awn.core.axes import consumed_by
-    >>> model, width = nn.Sequential(nn.ReLU(), nn.Linear(2, 1)), Width(Exponential.for_units(2))
+    >>> model, width = nn.Sequential(nn.ReLU(), nn.Linear(2, 1)), Width(Exponential.for_units(2), block=1)
     >>> _ = nn.init.ones_(model[1].weight)
     >>> unit_energies(model, {width: consumed_by(model[1])}, torch.tensor([[3.0, 1.0], [3.0, -1.0]]))[width]
     tensor([9.0000, 0.5000], dtype=torch.float64)

@@ -17,7 +17,7 @@ example cannot show everything, and what it says is verified like everything els
 >>> model = nn.Sequential(Mixer(), Mixer())
 >>> _ = awn.adapt_(model)
 >>> awn.widths(model)
-{'0.up': 32, '1.up': 32}
+{'0.up': 32, '0.down': 8, '1.up': 32}
 >>> RULES.remove(mixer)
 """
 

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 from torch import Tensor, nn
 
 from awn.basics.checks import check_units
 from awn.errors import ArgumentError
 
-if TYPE_CHECKING:
-    from awn.core.width import Width
-
 Role = Literal["producer", "consumer"]
 #: Neighbouring entries of a dimension, with the width that they belong to: so many for each unit of it, or so many in
 #: all if they belong to none.
-Blocks: TypeAlias = "tuple[tuple[Width | None, int], ...]"
+#: The width is an `awn.core.width.Width` or None.
+Blocks: TypeAlias = tuple[tuple[Any, int], ...]
 
 
 @dataclass(frozen=True)
@@ -33,7 +31,7 @@ class Block:
     """
 
     entries: int
-    of: Width | None = None
+    of: Any = None
     fixed: bool = False
 
     def __post_init__(self) -> None:
@@ -94,7 +92,7 @@ class Axis:
             return self.layout
         return sum(block.entries for block in self.layout if block.of is None and not block.fixed)
 
-    def blocks_of(self, width: Width) -> Blocks:
+    def blocks_of(self, width: Any) -> Blocks:
         """The blocks, with the width that each belongs to; `width` is the one that the axis follows.
 
         >>> from awn.core.width import Width

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -15,9 +15,6 @@ from awn.core.axis import Axis
 from awn.core.importance import Exponential, Importance, round_up
 from awn.core.prefix import prefix_units
 from awn.errors import ArgumentError, CheckpointError, GateError, NonFiniteError
-
-if TYPE_CHECKING:
-    from awn.core.attribute import Attribute
 
 NewUnits = Literal["normal", "rescaled", "zero"]
 
@@ -56,6 +53,8 @@ class Width(nn.Module):
     #: The batch norms that do not track statistics while forwards use the prefix, and the prefixes unused in a row.
     paused_norms: Sequence[Any] = ()
     unused_prefixes = 0
+    #: Whether the next optimizer is yet to be checked: at first, and after changes without one at hand.
+    optimizer_may_be_stale = True
 
     def __init__(
         self,
@@ -102,13 +101,10 @@ class Width(nn.Module):
         self.uses_prefix = False
         #: Every tensor dimension that has this width; filled in by `awn.core.groups.connect_`.
         self.axes: tuple[Axis, ...] = ()
-        #: The numbers in modules and configurations that follow this width, perhaps with others.
-        self.attributes: tuple[Attribute, ...] = ()
+        #: The numbers that follow this width, each an `awn.core.attribute.Attribute`.
+        self.attributes: tuple[Any, ...] = ()
         #: The prior on the weights that an optimizer applies as weight decay, (scale, samples); None if none does.
         self.prior_decay: tuple[Any, int] | None = None
-        #: Whether the next optimizer is yet to be checked: at first, and after changes without one at hand.
-        self.optimizer_may_be_stale = True
-
         self.units, log_nu = self.settle(self._stored(family.start))
         self.capacity = self.capacity_for(self.units)
         # The logarithm makes an optimizer's step a relative change of ν, whatever its size.
