@@ -9,7 +9,7 @@ import argparse
 import copy
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +110,7 @@ def compare(
     *,
     score: Callable[[nn.Module, Data], float] = accuracy,
     metric: str = "accuracy",
+    include: Sequence[str] | None = None,
     **training: Any,
 ) -> nn.Module:
     """Train a fixed and an adaptive model from the same weights; returns the adaptive one."""
@@ -120,7 +121,8 @@ def compare(
         fixed = awn.finalize(adaptive)
     else:
         fixed = copy.deepcopy(adaptive)
-        console.print(str(awn.adapt_(adaptive)), highlight=False)
+        report = awn.adapt_(adaptive, example_input=train_data.x[:8], include=include)
+        console.print(str(report), highlight=False)
     before = awn.widths(adaptive)
     for model, title in ((fixed, "fixed"), (adaptive, "adaptive")):
         train(model, train_data, steps=options.steps, seed=options.seed, title=f"{name}, {title}", **training)

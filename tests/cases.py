@@ -261,7 +261,7 @@ def adaptive_net(channels: int = 12, units: int = 20, *, block: int = 1) -> Net:
             awn.advanced.Axis(net.conv, "weight", 0, "producer", size_name="out_channels"),
             awn.advanced.Axis(net.conv, "bias", 0, "producer"),
             *norm,
-            awn.advanced.Axis(net.middle, "weight", 1, "consumer", repeat=2, size_name="in_features"),
+            awn.advanced.Axis(net.middle, "weight", 1, "consumer", layout=2, size_name="in_features"),
         ],
     )
     awn.advanced.connect_(

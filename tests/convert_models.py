@@ -339,7 +339,7 @@ PLAIN: dict[str, Case] = {
     "cifar resnet": Case(
         cifar_resnet,
         rows(3, 2, 8, 8),
-        {"blocks.0.conv1": 4, "blocks.1.conv1": 8, "blocks.2.conv1": 8},
+        {"stem": 4, "blocks.0.conv1": 4, "blocks.1.conv1": 8, "blocks.2.conv1": 8},
     ),
     "squeeze and excite": Case(SqueezeExcite, rows(3, 2, 6, 6), {"conv": 8, "squeeze": 4}, example=True),
     **{f"conv net, {name}": case for name, case in FLATTENINGS.items()},
@@ -438,17 +438,40 @@ def text(**more: Any) -> Callable[[], Inputs]:
 
 def t5_case(kind: str, first: str) -> Case:
     where = "block.0.layer.{}.DenseReluDense." + first
-    widths = {"encoder." + where.format(1): 12, "decoder." + where.format(2): 12}
+    widths = {
+        "encoder.block.0.layer.0.SelfAttention.q": 2,
+        "encoder." + where.format(1): 12,
+        "decoder.block.0.layer.0.SelfAttention.q": 2,
+        "decoder.block.0.layer.1.EncDecAttention.q": 2,
+        "decoder." + where.format(2): 12,
+    }
     return Case(lambda: t5(kind), text(decoder_input_ids=tokens), widths)
 
 
+def layers(number: int, heads: str, units: str) -> dict[str, int]:
+    """Two heads, and twelve units of the feed-forward part, in every layer."""
+    return {pattern.format(n): size for n in range(number) for pattern, size in ((heads, 2), (units, 12))}
+
+
 HUGGING_FACE: dict[str, Case] = {
-    "gpt-2": Case(gpt2, text(use_cache=lambda: False), {f"transformer.h.{n}.mlp.c_fc": 12 for n in range(2)}),
-    "bert": Case(bert, text(), {f"encoder.layer.{n}.intermediate.dense": 12 for n in range(2)}),
-    "vit": Case(vit, lambda: {"pixel_values": torch.randn(3, 3, 8, 8)}, {"layers.0.mlp.fc1": 12}),
+    "gpt-2": Case(
+        gpt2, text(use_cache=lambda: False), layers(2, "transformer.h.{}.attn.c_attn", "transformer.h.{}.mlp.c_fc")
+    ),
+    "bert": Case(
+        bert, text(), layers(2, "encoder.layer.{}.attention.self.query", "encoder.layer.{}.intermediate.dense")
+    ),
+    "vit": Case(
+        vit,
+        lambda: {"pixel_values": torch.randn(3, 3, 8, 8)},
+        layers(1, "layers.{}.attention.q_proj", "layers.{}.mlp.fc1"),
+    ),
     "t5": t5_case("relu", "wi"),
     "t5, gated": t5_case("gated-gelu", "wi_0"),
-    "llama": Case(llama, text(use_cache=lambda: False), {f"model.layers.{n}.mlp.gate_proj": 12 for n in range(2)}),
+    "llama": Case(
+        llama,
+        text(use_cache=lambda: False),
+        layers(2, "model.layers.{}.self_attn.q_proj", "model.layers.{}.mlp.gate_proj"),
+    ),
 }
 
 
@@ -477,7 +500,8 @@ def graphs() -> Inputs:
     return torch.randn(7, 4), torch.cat([edges, edges.flip(0)], 1), torch.tensor([0, 0, 0, 0, 1, 1, 1])
 
 
-GRAPHS = {"gin": Case(GIN, graphs, {"convs.0.nn.0": 9, "convs.1.nn.0": 9, "head.0": 7})}
+GIN_WIDTHS = {"convs.0.nn.0": 9, "convs.0.nn.3": 6, "convs.1.nn.0": 9, "convs.1.nn.3": 6, "head.0": 7}
+GRAPHS = {"gin": Case(GIN, graphs, GIN_WIDTHS)}
 
 EXPERTS = {f"experts.{number}.0": 8 for number in range(2)}
 WILD = {

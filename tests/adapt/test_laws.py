@@ -6,6 +6,7 @@ import copy
 import functools
 import inspect
 import itertools
+import math
 import pickle
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,10 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 import awn
+from awn.core.count import axes_by_tensor, blocks_by_dim
 from awn.core.gate import plain_class
 from awn.core.groups import disconnect_, find_groups
+from awn.core.places import Count, active_parts, units_of
 from cases import BLOCKS, OPTIMIZERS, assert_same, snapshot, tensors_of
 from convert_models import MODELS, Inputs, encoder_stack, padding_mask, run
 
@@ -162,17 +165,23 @@ def test_a_run_that_grows_and_shrinks(name: str, optimizer_name: str, block: int
     for by in (5, -3, 40, -44):
         wanted = moved(model, by)
         ask_for(model, wanted)
-        old = {key: value.clone() for key, value in with_state(model, optimizer)}
+        fewer = {group.width: min(wanted[group.name], group.width.units) for group in find_groups(model)}
+        old = {
+            key: [part.clone() for part in active(model, key[0], value, fewer.__getitem__)]
+            for key, value in with_state(model, optimizer)
+        }
         awn.resize_(model, optimizer)
         assert awn.widths(model) == wanted
         shapes = {key: tuple(tensor.shape) for key, tensor in awn.finalize(model).state_dict().items()}
         for key, value in with_state(model, optimizer):
             if value.dim():
-                kept = tuple(slice(min(sizes)) for sizes in zip(shapes[key[0]], old[key].shape, strict=True))
+                parts = active(model, key[0], value)
+                assert sum(part.numel() for part in parts) == math.prod(shapes[key[0]])
                 if by < 0:
-                    assert torch.equal(value[kept], old[key][kept]), key
+                    assert all(torch.equal(one, two) for one, two in zip(parts, old[key], strict=True)), key
                 inert = value.detach().clone()
-                inert[tuple(slice(size) for size in shapes[key[0]])] = 0
+                for part in active(model, key[0], inert):
+                    part.zero_()
                 assert not inert.any(), f"{key} is not zero in inert slots"
         values = {name: tensor.detach().clone() for name, tensor in tensors_of(model).items()}
         losses.append(step(model, optimizer, inputs))  # the earlier losses are all alive
@@ -182,6 +191,13 @@ def test_a_run_that_grows_and_shrinks(name: str, optimizer_name: str, block: int
             if tensor.grad.abs().max() > 1e-9:  # a bias before a batch norm has none
                 assert (tensor != values[governed]).any(), governed
     assert all(torch.isfinite(loss) for loss in losses)
+
+
+def active(model: nn.Module, name: str, value: Tensor, units: Count = units_of) -> list[Tensor]:
+    """Views of the active units of a tensor, or of one like it."""
+    axes = {id(tensor): axes for tensor, axes in axes_by_tensor(find_groups(model)).items()}
+    mine = axes.get(id(tensors_of(model)[name]), [])
+    return [part.view for part in active_parts(value.detach(), blocks_by_dim(mine), units)] if value.dim() else []
 
 
 def with_state(model: nn.Module, optimizer: Optimizer) -> list[tuple[tuple[str, str], Tensor]]:

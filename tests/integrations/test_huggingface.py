@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import os
 from collections.abc import Callable
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -86,9 +87,20 @@ MODELS: dict[str, tuple[Callable[[], PreTrainedModel], dict[str, Tensor], str]] 
 }
 
 
-def with_other_widths(model: PreTrainedModel) -> PreTrainedModel:
-    """The model made adaptive, its layers at 41, 48, 55, … units."""
-    awn.adapt_(model, new_units="rescaled")
+# The first layers of feed-forward parts, in all of these models.
+FEED_FORWARD = ["*.c_fc", "*.intermediate.dense", "*.fc1", "*.wi", "*.wi_0", "*.gate_proj"]
+
+
+def with_other_widths(model: PreTrainedModel, heads: bool = False) -> PreTrainedModel:
+    """The model made adaptive, its layers at 41, 48, 55, … units, and its heads, if asked for, at 3 and more."""
+    here = [name for name, _ in model.named_modules()]
+    patterns = [pattern for pattern in FEED_FORWARD if any(fnmatch(name, pattern) for name in here)]
+    awn.adapt_(model, new_units="rescaled", include=None if heads else patterns)
+    if heads:
+        few = {name: units for name, units in awn.widths(model).items() if units == 2}
+        assert few
+        awn.advanced.set_units_(model, {name: 3 + i for i, name in enumerate(few)}, optimizer=None)
+        return model.eval()
     awn.advanced.set_units_(model, {name: 41 + 7 * i for i, name in enumerate(awn.widths(model))}, optimizer=None)
     return model.eval()
 
@@ -112,11 +124,12 @@ def test_a_padded_folder_is_read_by_the_stock_class(name: str, finalized: bool, 
     assert getattr(model.config, field) != max(widths)  # the model itself was left alone
 
 
+@pytest.mark.parametrize("heads", [False, True], ids=["feed-forward", "heads"])
 @pytest.mark.parametrize("finalized", [False, True], ids=["adaptive", "finalized"])
 @pytest.mark.parametrize("name", MODELS)
-def test_an_exact_folder_gives_a_model_of_exact_shapes(name: str, finalized: bool, tmp_path: Path) -> None:
+def test_an_exact_folder_gives_a_model_of_exact_shapes(name: str, finalized: bool, heads: bool, tmp_path: Path) -> None:
     make, inputs, _ = MODELS[name]
-    model = with_other_widths(make())
+    model = with_other_widths(make(), heads)
     plain = awn.finalize(model)
     save_pretrained(plain if finalized else model, tmp_path, widths="exact")  # type: ignore[arg-type]
     loaded = from_pretrained(tmp_path).eval()
@@ -124,8 +137,12 @@ def test_an_exact_folder_gives_a_model_of_exact_shapes(name: str, finalized: boo
     shapes = {key: tensor.shape for key, tensor in loaded.state_dict().items()}
     assert shapes == {key: tensor.shape for key, tensor in plain.state_dict().items()}
     assert torch.equal(logits(loaded, inputs), logits(plain, inputs))
-    # What was loaded may be saved anew, adapted again and padded.
+    # What was loaded may be saved anew, adapted again and padded, but for heads.
     awn.adapt_(loaded, preserve=True)
+    if heads:
+        with pytest.raises(ArgumentError, match="Save the exact widths"):
+            save_pretrained(loaded, tmp_path / "again")
+        return
     save_pretrained(loaded, tmp_path / "again")
     torch.testing.assert_close(
         logits(type(make()).from_pretrained(tmp_path / "again").eval(), inputs),
@@ -166,10 +183,11 @@ def test_what_cannot_be_saved_is_refused_with_nothing_written(tmp_path: Path) ->
     head = RobertaForSequenceClassification(RobertaConfig(vocab_size=64, **sizes))
     awn.adapt_(head, groups=[("classifier.dense", "classifier.out_proj")])
     awn.advanced.set_units_(head, {"classifier.dense": 20}, optimizer=None)
-    for widths in ("padded", "exact"):
-        with pytest.raises(ArgumentError, match=r"classifier\.dense.*Nothing was written"):
-            save_pretrained(head, tmp_path / "model", widths=widths)  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match=r"classifier\.dense.*Nothing was written"):
+        save_pretrained(head, tmp_path / "model")
     assert not (tmp_path / "model").exists()
+    save_pretrained(head, tmp_path / "model", widths="exact")
+    assert from_pretrained(tmp_path / "model").classifier.dense.out_features == 20
 
 
 def test_wrong_folders_are_refused(tmp_path: Path) -> None:
@@ -233,7 +251,8 @@ def train(model: PreTrainedModel, folder: Path, rows: int = 64, resume: Any = No
 def fresh(make: Callable[[], PreTrainedModel], **options: Any) -> PreTrainedModel:
     torch.manual_seed(0)
     model = make()
-    awn.adapt_(model, **options)
+    first = "*.c_fc" if isinstance(model, GPT2LMHeadModel) else "*.intermediate.dense"
+    awn.adapt_(model, include=first, **options)
     return model
 
 

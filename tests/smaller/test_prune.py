@@ -53,7 +53,7 @@ def copy_units_(model: nn.Module) -> None:
         half = group.width.units // 2
         for axis in group.axes:
             if axis.role == "producer":
-                size = half * axis.repeat
+                size = half * axis.per_unit
                 axis.tensor.narrow(axis.dim, size, size).copy_(axis.tensor.narrow(axis.dim, 0, size))
 
 
@@ -90,7 +90,8 @@ def test_a_unit_that_never_changes_goes_first_and_is_not_missed(name: str, layer
     with torch.no_grad():
         for axis in group.axes:
             if axis.role == "producer":  # the unit is 0.7 for every input
-                axis.tensor.narrow(axis.dim, 3 * axis.repeat, axis.repeat).fill_(0.7 if axis.tensor.dim() == 1 else 0.0)
+                part = axis.tensor.narrow(axis.dim, 3 * axis.per_unit, axis.per_unit)
+                part.fill_(0.7 if axis.tensor.dim() == 1 else 0.0)
     assert weakest_units(model, Reference.of(model, x), 1) == {group.name: [3]}
     smaller = awn.advanced.prune(model, x, units=sum(awn.widths(model).values()) - 1)
     assert torch.allclose(smaller(x), model(x), atol=1e-3)

@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import torch
 from torch import Tensor, nn
-from torch.nn.utils import parametrize
 
-from awn.adapt.hidden import Hidden, Refusal
+from awn.adapt.discover import Discovery, check_dense, discover, tied
+from awn.adapt.groups import Candidate, owner
+from awn.adapt.hidden import Hidden
+from awn.adapt.interrupt import check_interrupt, interrupts_delayed
 from awn.adapt.patterns import Patterns, as_list, check_patterns, explicit_groups, matches
+from awn.adapt.plan import Limits, Options, Plan, plan_found, plan_named
 from awn.adapt.preserve import preserve_, unit_energies
-from awn.adapt.report import Adapted, Report, Skipped
-from awn.adapt.rules.recurrent import recurrent_layer
-from awn.adapt.trace import find_hidden
-from awn.core.axis import Axis
-from awn.core.families import Exponential
+from awn.adapt.reasons import reasons_for_others, report_on
+from awn.adapt.report import Report, Skipped
+from awn.adapt.untouched import untouched
 from awn.core.groups import WidthGroup, check_connection, connect_, disconnect_, find_groups
 from awn.core.importance import Importance
 from awn.core.initialise import kaiming_plus_
 from awn.core.resize import set_units_
 from awn.core.state import follow_state_dicts_
-from awn.core.width import NewUnits, Width, even_amplitude
+from awn.core.width import NewUnits, Width
 from awn.errors import ArgumentError, AwnError
 from awn.parallel.unwrap import uncompiled
 
@@ -48,9 +49,10 @@ def adapt_(
 ) -> Report:
     """Make a model's hidden layers adaptive, in place, before its optimizer is built; says what was done.
 
-    Hidden layers are found by the patterns of `groups`, by rules for known modules, and by tracing the forward; tracing
-    sees through reshapes better with an `example_input`: a tensor, a tuple of arguments, or a dict of named ones.
-    `include` and `exclude` choose among what is found, by patterns of the layers' names.
+    A copy of the model runs on `example_input` while awn follows its dimensions, and what is found is verified by
+    numbers. The example is a tensor, a tuple of arguments, or a dict of named ones, and may be left out if the first
+    layers say what the model reads. `groups` names further layers. `include` and `exclude` choose among what is found,
+    by patterns of the layers' names.
 
     Every layer starts at the width that it has, with the exponential importance or that of another class. An instance,
     such as `awn.Exponential.for_units(64)`, sets the initial width of all layers. A fresh model keeps its own weights:
@@ -71,31 +73,34 @@ def adapt_(
     {'0': 64}
     """
     _check_model(model)
-    _check_importance(importance, preserve)
-    _check_start(preserve, redraw, data)
+    _check_start(importance, preserve, redraw, data)
     named = explicit_groups(model, groups)
-    paths = {module: path for path, module in model.named_modules()}
-    chosen, skipped = _choose(model, named, find_hidden(model, example_input), paths, include, exclude)
-    _check_found(model, [*named, *chosen], skipped)
-    _check_cap([*named, *chosen], paths, max_units, preserve)
-    limits = {"min_units": min_units, "max_units": max_units, "block": block, "new_units": new_units}
-    plans = [_plan(hidden, importance, quantile, {**limits, "ordered": ordered}) for hidden in [*named, *chosen]]
-    energies = {} if data is None else unit_energies(model, {plan.width: plan.axes for plan in plans}, data)
-    _connect_all_(model, plans)
+    limits = Limits(min_units, max_units, block, new_units, ordered)
+    options = Options(importance, quantile, limits)
+    with interrupts_delayed():
+        with untouched(model):
+            options.width(2, next(model.parameters(), _NOTHING))  # a bad option is refused before anything runs
+            found = discover(model, example_input, required=not named)
+        plans, skipped = _plans(model, named, found, options, include, exclude)
+        _check_cap(plans, max_units, preserve)
+        energies = {} if data is None else unit_energies(model, {plan.width: plan.axes for plan in plans}, data)
+        check_interrupt()
+        _connect_all_(model, plans)
+        _start_(model, preserve=preserve, redraw=redraw, energies=energies)
+        return report_on(model, found, skipped)
+
+
+def _start_(model: nn.Module, *, preserve: bool, redraw: bool, energies: Mapping[Width, Tensor]) -> None:
+    """Give a model that has just been connected its weights."""
     if redraw:
         _redraw_(find_groups(model))
     if preserve:
         preserve_(find_groups(model), energies)
     follow_state_dicts_(model)
-    return _report(model, skipped)
 
 
-@dataclass(frozen=True)
-class _Plan:
-    """A width that is ready to be connected."""
-
-    width: Width
-    axes: list[Axis]
+# What widths are made like in a model without parameters.
+_NOTHING = torch.zeros(())
 
 
 def _check_model(model: nn.Module) -> None:
@@ -112,6 +117,7 @@ def _check_model(model: nn.Module) -> None:
             raise ArgumentError(f"{name!r} is lazy: it has no numbers before the first forward. Run one, then adapt_.")
         if tensor.is_meta:
             raise ArgumentError(f"{name!r} is on the meta device: it has no numbers. Load them, then adapt_.")
+    check_dense(model)
     adaptive = find_groups(model)
     if adaptive:
         raise ArgumentError(
@@ -120,7 +126,8 @@ def _check_model(model: nn.Module) -> None:
         )
 
 
-def _check_start(preserve: bool, redraw: bool, data: Any) -> None:
+def _check_start(importance: Any, preserve: bool, redraw: bool, data: Any) -> None:
+    _check_importance(importance, preserve)
     if preserve and redraw:
         raise ArgumentError("preserve=True keeps what a model computes, and redraw=True does not: choose one.")
     if data is not None and not preserve:
@@ -138,146 +145,11 @@ def _check_importance(importance: Any, preserve: bool) -> None:
         )
 
 
-def _check_cap(found: Sequence[Hidden], paths: dict[nn.Module, str], max_units: int | None, preserve: bool) -> None:
-    for hidden in found:
-        if preserve and max_units is not None and hidden.units > max_units:
-            raise ArgumentError(
-                f"layer {paths[hidden.producers[0]]!r} has {hidden.units} units, more than max_units={max_units}, and "
-                "preserve=True keeps them all. Shrink it afterwards, by awn.truncate, or by a Budget as it trains."
-            )
-
-
-def _check_found(model: nn.Module, found: Sequence[Hidden], skipped: Sequence[Skipped]) -> None:
-    if found:
-        return
-    others = _others(model, {one.name for one in skipped})
-    why = "\n".join(f"  {one.name}: {one.reason}" for one in (*skipped, *others))
-    raise ArgumentError(
-        f"{type(model).__name__} has no hidden layer whose width can be learned."
-        + (f" What it has:\n{why}" if why else " It has no layer that reads what another one makes.")
-    )
-
-
-def _choose(
-    model: nn.Module,
-    named: Sequence[Hidden],
-    found: Iterable[Hidden | Refusal],
-    paths: dict[nn.Module, str],
-    include: Patterns | None,
-    exclude: Patterns,
-) -> tuple[list[Hidden], list[Skipped]]:
-    """What of all that was found is to be adapted, and what is not."""
-    ties = _tied(model)
-    for hidden in named:
-        reason = _why_not(hidden, ties)
-        if reason is not None:
-            raise ArgumentError(f"groups names {paths[hidden.producers[0]]!r}, but {reason}.")
-    by_user = {layer for hidden in named for layer in hidden.producers}
-    usable: dict[str, Hidden] = {}
-    refused: dict[str, str] = {}
-    for one in found:
-        layer = one.layer if isinstance(one, Refusal) else one.producers[0]
-        if isinstance(one, Hidden):
-            _check_named(named, one, paths)
-        if layer in by_user:
-            continue
-        reason = one.reason if isinstance(one, Refusal) else _frozen(one) or _why_not(one, ties)
-        if reason is not None:
-            refused[paths[layer]] = reason
-        else:
-            assert isinstance(one, Hidden)
-            usable[paths[layer]] = one
-    usable = {name: hidden for name, hidden in usable.items() if name not in refused}
-    included, excluded = None if include is None else as_list(include), as_list(exclude)
-    check_patterns("include", included or (), list(usable), refused)
-    check_patterns("exclude", excluded, list(usable), {})
-    chosen = []
-    for name, hidden in usable.items():
-        if included is not None and not matches(name, included):
-            refused[name] = "include does not name it"
-        elif matches(name, excluded):
-            refused[name] = "exclude names it"
-        else:
-            chosen.append(hidden)
-    return chosen, [Skipped(name, reason) for name, reason in refused.items()]
-
-
-def _check_named(named: Sequence[Hidden], found: Hidden, paths: dict[nn.Module, str]) -> None:
-    """Refuse groups that leave out a layer which is known to make or to read the same units."""
-    for hidden in named:
-        for role in ("producers", "consumers"):
-            here, there = set(getattr(hidden, role)), set(getattr(found, role))
-            shared = here & there
-            left_out = {*found.producers, *found.consumers} - {*hidden.producers, *hidden.consumers}
-            if shared and left_out:
-                names = sorted(paths[layer] for layer in left_out)
-                raise ArgumentError(
-                    f"groups names {paths[shared.pop()]!r}, but not {names[0]!r}, which has to do with the same units: "
-                    "name all layers that make them and all that read them."
-                )
-
-
-def _tied(model: nn.Module) -> dict[Tensor, list[str]]:
-    """The parameters that stand in more than one place of a model."""
-    names: dict[Tensor, list[str]] = {}
-    for name, parameter in model.named_parameters(remove_duplicate=False):
-        names.setdefault(parameter, []).append(name)
-    slots: dict[Tensor, set[int]] = {}
-    for module in model.modules():
-        for own in module.parameters(recurse=False):
-            slots.setdefault(own, set()).add(id(module))
-    return {parameter: names[parameter] for parameter, holders in slots.items() if len(holders) > 1}
-
-
-def _frozen(hidden: Hidden) -> str | None:
-    """Say so if the layers are not trained: units that are added to them would never learn anything."""
-    weights = [weight for layer in (*hidden.producers, *hidden.consumers) for weight in layer.parameters()]
-    if all(weight.requires_grad for weight in weights):
-        return None
-    return (
-        "weights are frozen (requires_grad=False). To have the width learned all the same, name the layers in groups="
-    )
-
-
-def _why_not(hidden: Hidden, ties: dict[Tensor, list[str]]) -> str | None:
-    """Why a hidden axis that was found cannot have a learned width after all; None if it can."""
-    layers = (*hidden.producers, *hidden.consumers)
-    for layer in layers:
-        for parameter in layer.parameters(recurse=False):
-            if parameter in ties:
-                return f"a weight is tied: {' is '.join(ties[parameter])}. Untie it, or leave the width fixed"
-    try:
-        check_connection(_width_of(hidden.units), hidden.axes())
-    except AwnError as error:
-        return str(error).rstrip(".")
-    return None
-
-
-def _width_of(units: int) -> Width:
-    return Width(Exponential.for_units(units), block=1)
-
-
-def _plan(
-    hidden: Hidden, importance: Importance | type[Importance] | None, quantile: float, limits: dict[str, Any]
-) -> _Plan:
-    axes, units = hidden.axes(), hidden.units
-    like = axes[0].tensor
-    if isinstance(importance, Importance):
-        family = importance
-    else:
-        family = (importance or Exponential).for_units(units, quantile)
-    width = Width(family, quantile=quantile, gain=hidden.gain, device=like.device, dtype=like.dtype, **limits)
-    # The weights that read the units stay as they are: on average, the importance leaves their sums as large.
-    width.amplitude = even_amplitude(family, width.units)
-    width.set_units(units, units)  # as the tensors are: no slot is inert yet
-    return _Plan(width, axes)
-
-
-def _connect_all_(model: nn.Module, plans: Sequence[_Plan]) -> None:
+def _connect_all_(model: nn.Module, plans: Sequence[Plan]) -> None:
     """Connect every width; after a failure the model is as it was."""
     try:
         for plan in plans:
-            connect_(plan.width, plan.axes)
+            connect_(plan.width, plan.axes, plan.attributes)
         wanted = {group.name: group.width.settle(group.width.log_nu.item())[0] for group in find_groups(model)}
         set_units_(model, wanted)
     except BaseException:
@@ -293,31 +165,88 @@ def _redraw_(groups: Sequence[WidthGroup]) -> None:
     kaiming_plus_(groups)
 
 
-def _report(model: nn.Module, skipped: Sequence[Skipped]) -> Report:
+def _check_cap(plans: Sequence[Plan], max_units: int | None, preserve: bool) -> None:
+    for plan in plans:
+        if preserve and max_units is not None and plan.width.units > max_units:
+            raise ArgumentError(
+                f"layer {plan.name!r} has {plan.width.units} units, more than max_units={max_units}, and "
+                "preserve=True keeps them all. Shrink it afterwards, by awn.truncate, or by a Budget as it trains."
+            )
+
+
+def _plans(
+    model: nn.Module,
+    named: Sequence[Hidden],
+    found: Discovery,
+    options: Options,
+    include: Patterns | None,
+    exclude: Patterns,
+) -> tuple[list[Plan], list[Skipped]]:
+    """What is to be connected, and what was found but is not, with the reason."""
     paths = {module: path for path, module in model.named_modules()}
+    plans = [plan_named(hidden, paths[hidden.producers[0]], options) for hidden in named]
+    _check_named(model, named, plans, found, paths)
+    by_user = {paths[layer] for hidden in named for layer in hidden.producers}
+    usable = [one for one in found.kept if one.name not in by_user]
+    rest = plan_found(model, found.recorder, usable, found.patches, options)
+    names = [plan.name for plan in rest]
+    refused = {
+        one.name.split(".parametrizations.")[0]: one.why
+        for one in found.candidates
+        if one.why is not None and one.name not in (*names, *by_user)
+    }
+    included, excluded = None if include is None else as_list(include), as_list(exclude)
+    told = {**reasons_for_others(model, found, {*names, *by_user, *refused}), **refused}
+    check_patterns("include", included or (), names, told)
+    check_patterns("exclude", excluded, names, {})
+    chosen = [name for name in names if (included is None or matches(name, included)) and not matches(name, excluded)]
+    for name in names:
+        if name not in chosen:
+            refused[name] = "exclude names it" if matches(name, excluded) else "include does not name it"
+    if len(chosen) < len(names):  # layouts mention the widths of others
+        usable = [one for one in usable if one.why is None and one.name in chosen]
+        rest = plan_found(model, found.recorder, usable, found.patches, options)
+    skipped = [Skipped(name, reason) for name, reason in refused.items() if reason is not None]
+    if not plans and not rest:
+        _raise_nothing_found(model, found, skipped)
+    return [*plans, *rest], skipped
 
-    def layers(group: WidthGroup, role: str) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(paths[axis.module] for axis in group.axes if axis.role == role))
 
-    adapted = [
-        Adapted(group.name, group.width.units, layers(group, "producer"), layers(group, "consumer"))
-        for group in find_groups(model)
-    ]
-    told = {name for one in adapted for name in (*one.producers, *one.consumers)} | {one.name for one in skipped}
-    return Report(tuple(adapted), (*skipped, *_others(model, told)))
+def _raise_nothing_found(model: nn.Module, found: Discovery, skipped: Sequence[Skipped]) -> None:
+    others = reasons_for_others(model, found, {one.name for one in skipped})
+    reasons = {one.name: one.reason for one in skipped} | others
+    why = "\n".join(f"  {name}: {reason}" for name, reason in reasons.items())
+    raise ArgumentError(
+        f"{type(model).__name__} has no hidden layer whose width can be learned."
+        + (f" What it has:\n{why}" if why else " It has no layer that reads what another one makes.")
+    )
 
 
-def _others(model: nn.Module, told: set[str]) -> Iterator[Skipped]:
-    """The layers with a weight of which nothing was said yet: a reader of the report should not miss any."""
-    for path, module in model.named_modules():
-        parts = path.split(".")
-        if any(".".join(parts[:end]) in told for end in range(1, len(parts) + 1)):
-            continue
-        if any(parameter is not None and parameter.dim() > 1 for parameter in module._parameters.values()):
-            told.add(path)
-            refused = recurrent_layer(module)
-            unknown = f"the width of {type(module).__name__} is not learned" if path else "it has a weight of its own"
-            yield Skipped(path or "the model itself", refused[0].reason if refused else unknown)
-        elif parametrize.is_parametrized(module):
-            told.add(path)
-            yield Skipped(path, "its weight is computed by a parametrization such as weight norm: remove that first")
+def _check_named(
+    model: nn.Module, named: Sequence[Hidden], plans: Sequence[Plan], found: Discovery, paths: dict[nn.Module, str]
+) -> None:
+    """Refuse groups that cannot be connected, or leave out a layer that makes or reads the same units."""
+    ties = tied(model)
+    for hidden, plan in zip(named, plans, strict=True):
+        for axis in plan.axes:
+            if axis.tensor in ties:
+                why = f"a weight is tied: {' is '.join(ties[axis.tensor])}. Untie it, or leave the width fixed"
+                raise ArgumentError(f"groups names {plan.name!r}, but {why}.")
+        try:
+            check_connection(plan.width, plan.axes)
+        except AwnError as error:
+            raise ArgumentError(f"groups names {plan.name!r}, but {error}") from error
+        makers, readers = ({paths[layer] for layer in layers} for layers in (hidden.producers, hidden.consumers))
+        for candidate in found.kept:
+            _check_complete(makers, readers, candidate)
+
+
+def _check_complete(makers: set[str], readers: set[str], candidate: Candidate) -> None:
+    makes, reads = ({owner(name) for name, _ in places} for places in (candidate.makers, candidate.readers))
+    shared = (makers & makes) | (readers & reads)
+    left_out = sorted((makes | reads) - makers - readers)
+    if shared and left_out:
+        raise ArgumentError(
+            f"groups names {shared.pop()!r}, but not {left_out[0]!r}, which has to do with the same units: "
+            "name all layers that make them and all that read them."
+        )

@@ -1,8 +1,6 @@
-"""Layers of a model that `adapt_` looks at: their units, their inputs, their records of sizes."""
+"""Layers that users name, in `groups=` and in rules: their units and their inputs."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 from torch import nn
 
@@ -36,50 +34,16 @@ def units_made_by(layer: nn.Module) -> int:
     return units
 
 
-def inputs_of(layer: nn.Module) -> int:
-    """The number of entries that a layer reads.
-
-    >>> inputs_of(nn.Linear(2, 16))
-    2
-    """
-    (axis,) = consumed_by(layer)
-    return axis.tensor.shape[axis.dim]
-
-
 def input_axes(layer: nn.Module, units: int) -> list[Axis]:
     """The axis of a layer's inputs, which are an equal number of entries for each of `units` units.
 
-    >>> input_axes(nn.Linear(8 * 49, 10), units=8)[0].repeat
+    >>> input_axes(nn.Linear(8 * 49, 10), units=8)[0].layout
     49
     """
-    size = inputs_of(layer)
+    (axis,) = consumed_by(layer)
+    size = axis.tensor.shape[axis.dim]
     if size % units:
         raise ArgumentError(
             f"a {type(layer).__name__} of {size} inputs cannot read {units} units, the same number of entries of each."
         )
     return consumed_by(layer, size // units)
-
-
-def is_changed(module: nn.Module) -> bool:
-    """Whether a module does something else than its class says: a hook is set on it, or its forward was replaced.
-
-    >>> layer = nn.Linear(2, 3)
-    >>> hook = layer.register_forward_hook(lambda module, args, result: result * 2)
-    >>> is_changed(layer)
-    True
-    """
-    return bool(module._forward_hooks or module._forward_pre_hooks or "forward" in module.__dict__)
-
-
-def size_names(layer: nn.Module) -> Sequence[str]:
-    """The attributes in which a layer that awn can resize records its sizes.
-
-    >>> size_names(nn.Linear(2, 3))
-    ('out_features', 'in_features')
-    """
-    if isinstance(layer, Norm):
-        return ("num_features",)
-    if isinstance(layer, nn.PReLU):
-        return ("num_parameters",)
-    layout = layout_of(layer)
-    return tuple(name for name in (layout.out_name, layout.in_name) if hasattr(layer, name)) if layout else ()

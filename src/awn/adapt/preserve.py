@@ -12,6 +12,7 @@ from awn.basics.batches import evaluating, read_batches
 from awn.core.axes import layout_of
 from awn.core.axis import Axis
 from awn.core.groups import WidthGroup
+from awn.core.places import by_unit
 from awn.core.reorder import reorder_
 from awn.core.width import Width
 
@@ -46,7 +47,7 @@ def unit_energies(model: nn.Module, axes: Mapping[Width, Sequence[Axis]], data: 
 
     >>> from awn import Exponential
     >>> from awn.core.axes import consumed_by
-    >>> model, width = nn.Sequential(nn.ReLU(), nn.Linear(2, 1)), Width(Exponential.for_units(2))
+    >>> model, width = nn.Sequential(nn.ReLU(), nn.Linear(2, 1)), Width(Exponential.for_units(2), block=1)
     >>> _ = nn.init.ones_(model[1].weight)
     >>> unit_energies(model, {width: consumed_by(model[1])}, torch.tensor([[3.0, 1.0], [3.0, -1.0]]))[width]
     tensor([9.0000, 0.5000], dtype=torch.float64)
@@ -80,7 +81,9 @@ def unit_energies(model: nn.Module, axes: Mapping[Width, Sequence[Axis]], data: 
     energies = {}
     for width, own in readers.items():
         if all(axis in squares for axis in own):
-            parts = [(squares[axis] / rows[axis] * _entry_squares(axis)).view(-1, axis.repeat).sum(1) for axis in own]
+            parts = [
+                by_unit(squares[axis] / rows[axis] * _entry_squares(axis), axis.blocks_of(width), width) for axis in own
+            ]
             energies[width] = torch.stack(parts).sum(0)
     return energies
 
@@ -102,14 +105,14 @@ def unit_strength(group: WidthGroup) -> Tensor:
     """
     scales = [axis for axis in group.axes if isinstance(axis.module, _Norm) and axis.name == "weight"]
     makers = [axis for axis in group.axes if axis.role == "producer" and axis.fill is None and axis.tensor.dim() > 1]
-    made = sum(_squares(axis) for axis in scales or makers)
-    read = sum(_squares(axis) for axis in group.consumers)
+    made = sum(_squares(axis, group.width) for axis in scales or makers)
+    read = sum(_squares(axis, group.width) for axis in group.consumers)
     return torch.as_tensor(made * read).sqrt()
 
 
-def _squares(axis: Axis) -> Tensor:
+def _squares(axis: Axis, width: Width) -> Tensor:
     """The sum of squares of each unit's entries."""
-    return _entry_squares(axis).view(-1, axis.repeat).sum(1)
+    return by_unit(_entry_squares(axis), axis.blocks_of(width), width)
 
 
 def _entry_squares(axis: Axis) -> Tensor:

@@ -1,89 +1,138 @@
-"""Rest: what operations make of the zeros in the room for units that are not there yet.
+"""Rest: slots for units that are not there yet hold zeros, and what follows must stay finite, and so must its slope.
 
-A tensor has room for more units than are active, and what their layer gives there is 0. What follows must stay finite,
-and so must its slope: nothing else undoes a NaN, not even a weight of 0.
+Nothing else undoes a NaN, not even a weight of 0. This is tried in the model's own precision.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
+import contextlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import torch
-from torch import Tensor, fx, nn
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from awn.adapt.operations import CASTS, DIVISIONS, IN_PLACE, NOT_EVERYWHERE, PRODUCTS, torch_name
+from awn.adapt.bench import Bench, Change, Patches, zeros_of
+from awn.adapt.groups import Candidate
+from awn.adapt.operation import schema_of, tensors_in
+from awn.adapt.record import quiet
+
+_SLOTS = 3
 
 
-def at_rest(node: fx.Node, rests: Mapping[fx.Node, float | None], dtype: torch.dtype) -> float | None:
-    """What an operation on each entry gives where units are at rest: NaN if that, or its slope, is not finite.
-
-    `rests` has what its inputs are there, None where that is not known; other inputs are known nowhere. A number that
-    is too small for the `dtype` is 0.
-
-    >>> graph = fx.Graph()
-    >>> x = graph.placeholder("x")
-    >>> root = graph.call_method("sqrt", (x,))
-    >>> at_rest(root, {x: 0.0}, torch.float32), at_rest(root, {x: 4.0}, torch.float32)
-    (nan, 2.0)
-    """
-    name = torch_name(node.target)
-    if name in CASTS:
-        return rests.get(node.all_input_nodes[0])
-    if name in DIVISIONS:
-        below = node.args[1] if len(node.args) > 1 else node.kwargs.get("other")
-        if isinstance(below, fx.Node) and below in rests and not rests[below]:
-            return math.nan
-    if "dropout" in name or any(rests.get(each) is None for each in node.all_input_nodes):
-        return _if_unknown(node, name, rests)
-    leaves = {
-        each: torch.tensor(rest, dtype=None if rest is True or rest is False else dtype) for each, rest in rests.items()
+def not_finite_at_rest(bench: Bench, candidates: Sequence[Candidate], patches: Patches) -> dict[Candidate, str]:
+    """The candidates for which an operation gives no finite number, or slope, where slots hold zeros, with reasons."""
+    parts = [part for part in bench.portions(candidates) if not _is_finite(bench, part, patches)]
+    bad = [one for part in parts for one in part if not _is_finite(bench, [one], patches)]
+    return {
+        one: f"{_culprit(bench, one, patches)} is not finite, or has no finite slope, where slots for new units hold 0"
+        for one in bad
     }
-    slanted = [leaf.requires_grad_() for leaf in leaves.values() if leaf.is_floating_point()]
-    args, kwargs = fx.map_arg((node.args, dict(node.kwargs)), lambda each: leaves[each].clone())
-    with torch.enable_grad():
-        run = getattr(torch.Tensor, node.target) if isinstance(node.target, str) else node.target
+
+
+@contextlib.contextmanager
+def _resting(bench: Bench, candidates: Sequence[Candidate], patches: Patches) -> Iterator[Sequence[Tensor]]:
+    """The copy with slots for more units; gives tensors that make the units, to differentiate by."""
+    changes = {one.leaf: Change.grown(one.size, _SLOTS, at_rest=True) for one in candidates}
+    mine = {number: term for number, term in patches.items() if set(changes) & set(term.leaves())}
+    makers = []
+    for one in candidates:
+        tensors = [bench.tensors[name] for name, _ in one.makers]
+        found = [tensor for tensor in tensors if isinstance(tensor, nn.Parameter)]
+        makers += sorted(found, key=lambda tensor: tensor.numel())[:1]
+    with bench.changed(changes, zeros_of(candidates), mine, at_rest=True):
         try:
-            result = run(*args, **kwargs)
-        except Exception:  # it does not take single numbers
-            return math.nan if name in ("masked_fill", "where") else None
-        if not isinstance(result, Tensor):
-            return None
-        slopes = torch.autograd.grad(result, slanted, allow_unused=True) if result.requires_grad else ()
-    finite = all(bool(torch.isfinite(one)) for one in (result, *slopes) if one is not None)
-    return result.item() if finite else math.nan
+            for tensor in makers:
+                tensor.requires_grad_(True)
+            yield makers
+        finally:
+            for tensor in makers:
+                tensor.requires_grad_(False)
 
 
-def _if_unknown(node: fx.Node, name: str, rests: Mapping[fx.Node, float | None]) -> float | None:
-    zeros = [each for each in node.all_input_nodes if rests.get(each) == 0]
-    if zeros and (name in PRODUCTS or (name in DIVISIONS and node.args[0] in zeros)):
-        return 0.0
-    if "dropout" in name:
-        return 0.0 if zeros and "alpha" not in name else None
-    exponent = node.args[1] if name == "pow" and len(node.args) > 1 else node.kwargs.get("exponent")
-    whole = isinstance(exponent, int | float) and exponent >= 1
-    return math.nan if name in NOT_EVERYWHERE or (name == "pow" and not whole) else None
+def _is_finite(bench: Bench, candidates: Sequence[Candidate], patches: Patches) -> bool:
+    try:
+        with _resting(bench, candidates, patches) as makers, quiet(), _no_denormals(), torch.enable_grad():
+            outs = _outputs(bench)
+            for out, base in zip(outs, bench.base, strict=False):
+                if out.shape == base.shape and not bool((out.isfinite() | ~base.isfinite()).all()):
+                    return False
+            grads = _gradients(outs, makers)
+    except Exception:  # a forward that cannot be differentiated here has been verified without
+        return True
+    return all(bool(grad.isfinite().all()) for grad in grads)
 
 
-def changes_its_input(node: fx.Node) -> bool:
-    """Whether an operation works in place.
-
-    >>> graph = fx.Graph()
-    >>> x = graph.placeholder("x")
-    >>> changes_its_input(graph.call_method("add_", (x, 1))), changes_its_input(graph.call_method("add", (x, 1)))
-    (True, False)
-    """
-    name = torch_name(node.target)
-    in_place = (name.endswith("_") and not name.endswith("__")) or name in IN_PLACE
-    return in_place and node.op in ("call_function", "call_method") and bool(node.args)
+@contextlib.contextmanager
+def _no_denormals() -> Iterator[None]:
+    """Numbers that are too small to be normal are 0, as training may have them."""
+    flushed = float(torch.tensor(1e-40) * 1.0) == 0.0
+    torch.set_flush_denormal(True)
+    try:
+        yield
+    finally:
+        torch.set_flush_denormal(flushed)
 
 
-def module_at_rest(module: nn.Module, rest: float | None) -> float | None:
-    """What an activation gives where units are at rest.
+def _outputs(bench: Bench) -> list[Tensor]:
+    result = bench.model(*bench.example.args, **bench.example.kwargs)
+    return [out for out in tensors_in(result) if out.is_floating_point()]
 
-    >>> module_at_rest(nn.Sigmoid(), 0.0)
-    0.5
-    """
-    if rest is None or isinstance(module, nn.Identity | nn.RReLU | nn.modules.dropout._DropoutNd):
-        return rest if rest == 0 and not isinstance(module, nn.AlphaDropout | nn.FeatureAlphaDropout) else None
-    return float(module(torch.tensor(rest)).item())
+
+def _gradients(outs: Sequence[Tensor], makers: Sequence[Tensor]) -> list[Tensor]:
+    losses = [
+        (out * torch.linspace(-1, 1, out.numel(), dtype=out.dtype, device=out.device).view_as(out))[
+            out.isfinite()
+        ].sum()
+        for out in outs
+        if out.requires_grad
+    ]
+    if not losses or not makers:
+        return []
+    grads = torch.autograd.grad(sum(losses, losses[0].new_zeros(())), list(makers), allow_unused=True)
+    return [grad for grad in grads if grad is not None]
+
+
+def _culprit(bench: Bench, candidate: Candidate, patches: Patches) -> str:
+    """The operation that is not finite."""
+    with quiet(), _no_denormals(), NotFinite() as usual:
+        _outputs(bench)
+    with (
+        contextlib.suppress(Exception),
+        _resting(bench, [candidate], patches),
+        quiet(),
+        _no_denormals(),
+        NotFinite() as resting,
+    ):
+        _outputs(bench)
+        for (name, before), (_, now) in zip(usual.found, resting.found, strict=False):
+            if now and not before:
+                return str(name).lstrip("_").removeprefix("native_")
+    try:
+        with (
+            _resting(bench, [candidate], patches) as makers,
+            quiet(),
+            torch.enable_grad(),
+            torch.autograd.detect_anomaly(check_nan=True),
+        ):
+            _gradients(_outputs(bench), makers)
+    except RuntimeError as error:
+        if (found := re.search(r"'(\w+?)Backward\d*'", str(error))) is not None:
+            return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", found[1]).lower()
+    return "an operation on its units"
+
+
+class NotFinite(TorchDispatchMode):
+    """Notes which operations give numbers that are not finite."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.found: list[tuple[str, bool]] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        outs = [out for out in tensors_in(result) if out.is_floating_point()]
+        self.found.append((schema_of(func).name, any(not bool(out.isfinite().all()) for out in outs)))
+        return result

@@ -1,4 +1,4 @@
-"""Untouched: run the forward of a model, or trace it, and leave everything as it was."""
+"""Untouched: whatever runs, a model and the random states are as they were in the end."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from awn.basics.random_states import random_states, set_random_states
 
 @contextlib.contextmanager
 def untouched(model: nn.Module) -> Iterator[None]:
-    """What a forward inside does to the model is undone: attributes it sets, batch statistics, random numbers it draws.
+    """Undo what happens to a model inside: attributes, batch statistics, random numbers that are drawn.
+
+    Recordings run on copies, but a forward may reach the model itself, by a closure. Batch norms change their
+    statistics without counting a version of the tensor, so values are compared.
 
     >>> layer = nn.Dropout()
     >>> with untouched(layer):
@@ -23,7 +26,7 @@ def untouched(model: nn.Module) -> Iterator[None]:
     (True, False)
     """
     containers: dict[int, tuple[Any, Any]] = {}
-    tensors: dict[int, tuple[Tensor, int, Tensor]] = {}
+    tensors: dict[int, tuple[Tensor, Tensor]] = {}
     for module in model.modules():
         _note(module.__dict__, containers, tensors)
     states = random_states()
@@ -34,19 +37,19 @@ def untouched(model: nn.Module) -> Iterator[None]:
         for container, content in containers.values():
             _refill_(container, content)
         with torch.no_grad():
-            for tensor, version, values in tensors.values():
-                if tensor._version != version:
+            for tensor, values in tensors.values():
+                if not torch.equal(tensor, values):
                     tensor.copy_(values)
 
 
-def _note(value: Any, containers: dict[int, tuple[Any, Any]], tensors: dict[int, tuple[Tensor, int, Tensor]]) -> None:
+def _note(value: Any, containers: dict[int, tuple[Any, Any]], tensors: dict[int, tuple[Tensor, Tensor]]) -> None:
     """Take down a container with all that it contains, and every tensor that a forward may write to."""
     if isinstance(value, dict | list | set) and id(value) not in containers:
         containers[id(value)] = value, value.copy()
         for one in value.values() if isinstance(value, dict) else value:
             _note(one, containers, tensors)
     elif isinstance(value, Tensor) and not isinstance(value, nn.Parameter) and not value.is_inference():
-        tensors[id(value)] = value, value._version, value.detach().clone()
+        tensors[id(value)] = value, value.detach().clone()
 
 
 def _refill_(container: Any, content: Any) -> None:

@@ -6,9 +6,10 @@ import torch
 from torch import nn
 from torch.optim.swa_utils import AveragedModel
 
-from awn.core.count import active_shape, axes_by_tensor
+from awn.core.count import axes_by_tensor, blocks_by_dim
 from awn.core.groups import require_groups
 from awn.core.initialise import generator_apart
+from awn.core.places import active_parts
 from awn.core.resize import Resize, set_units_
 from awn.errors import ArgumentError
 
@@ -38,16 +39,18 @@ def follow_widths_(average: nn.Module, model: nn.Module) -> dict[str, Resize]:
     capacities = {group.name: group.width.capacity for group in there}
     if all((group.width.units, group.width.capacity) == (units[group.name], capacities[group.name]) for group in here):
         return {}
-    sources = axes_by_tensor(there)
-    both = [
-        tuple(slice(min(sizes)) for sizes in zip(active_shape(old, axes), active_shape(new, new_axes), strict=True))
-        for (old, axes), (new, new_axes) in zip(axes_by_tensor(here).items(), sources.items(), strict=True)
+    old, new = axes_by_tensor(here), list(axes_by_tensor(there))
+    fewer = {group.width: min(group.width.units, units[group.name]) for group in here}
+    kept = [
+        [part.view.clone() for part in active_parts(tensor, blocks_by_dim(axes), lambda width: fewer[width])]
+        for tensor, axes in old.items()
     ]
-    kept = [tensor[part].clone() for tensor, part in zip(axes_by_tensor(here), both, strict=True)]
     apart = generator_apart(copy)
     changed = set_units_(copy, units, None, capacities=capacities, generator=apart)
     with torch.no_grad():
-        for tensor, source, part, old in zip(axes_by_tensor(here), sources, both, kept, strict=True):
+        for (tensor, axes), source, parts in zip(axes_by_tensor(here).items(), new, kept, strict=True):
             tensor.copy_(source)
-            tensor[part] = old
+            now = active_parts(tensor, blocks_by_dim(axes), lambda width: fewer[width])
+            for part, values in zip(now, parts, strict=True):
+                part.view.copy_(values)
     return changed

@@ -93,7 +93,7 @@ def produced_by(layer: nn.Module) -> list[Axis]:
         ]
     if isinstance(layer, nn.PReLU):
         return [Axis(layer, "weight", 0, "producer", fill=0.25, size_name="num_parameters")]
-    layout = _require_layout(layer, "outputs")
+    layout = require_layout(layer, "outputs")
     depthwise = is_depthwise(layer)
     sizes = (layout.out_name, layout.in_name, "groups") if depthwise else layout.out_name
     weight = Axis(layer, "weight", 0 if depthwise else layout.out_dim, "producer", size_name=sizes)
@@ -106,14 +106,14 @@ def consumed_by(layer: nn.Module, repeat: int = 1) -> list[Axis]:
     >>> consumed_by(nn.Linear(8 * 49, 10), repeat=49)[0].dim
     1
     """
-    layout = _require_layout(layer, "inputs")
+    layout = require_layout(layer, "inputs")
     # Older versions of Hugging Face's Conv1D do not record the number of their inputs.
     recorded = layout.in_name if layout.in_name in vars(layer) else None
-    return [Axis(layer, "weight", layout.in_dim, "consumer", repeat=repeat, size_name=recorded)]
+    return [Axis(layer, "weight", layout.in_dim, "consumer", layout=repeat, size_name=recorded)]
 
 
-def _require_layout(layer: nn.Module, ends: str) -> Layout:
-    """The layout of the torch layer that a class descends from, whatever its forward does."""
+def require_layout(layer: nn.Module, ends: str) -> Layout:
+    """The layout of the torch layer that a class descends from, whatever its forward does; raises if there is none."""
     for cls in plain_class(layer).__mro__:
         if cls.__name__ == "Conv1D" and cls.__module__.startswith("transformers."):
             return _HF_CONV1D

@@ -28,6 +28,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from awn.basics.tracing import is_symbolically_traced, is_traced
+from awn.core.axis import Block, Layout
 from awn.core.gated_linear import gated_linear, saves_memory
 from awn.core.width import Width
 from awn.errors import ArgumentError, GateError
@@ -37,11 +38,11 @@ from awn.parallel.watch import Watch
 
 @dataclass(eq=False)
 class Gate:
-    """Dimension `dim` of a weight reads the units of `width`, `repeat` entries per unit."""
+    """Dimension `dim` of a weight reads the units of `width`; see `awn.core.axis.Axis` for the layout."""
 
     width: Width
     dim: int
-    repeat: int = 1
+    layout: Layout = 1
     #: Detects a DistributedDataParallel that still holds Parameters which a resize has replaced.
     watch: Watch | None = None
 
@@ -62,7 +63,15 @@ class Gate:
         importance = self.width.importance(in_forward=True)
         if importance.dtype != weight.dtype:
             importance = importance.to(weight.dtype)
-        return importance if self.repeat == 1 else importance.repeat_interleave(self.repeat)
+        if isinstance(self.layout, int):
+            return importance if self.layout == 1 else importance.repeat_interleave(self.layout)
+        return torch.cat([self._of_block(block, importance) for block in self.layout])
+
+    def _of_block(self, block: Block, importance: Tensor) -> Tensor:
+        """The importance of the entries of a block: 1 if they are not of this width."""
+        if block.of is None and not block.fixed:
+            return importance.repeat_interleave(block.entries)
+        return importance.new_ones(block.entries * (1 if block.of is None else block.of.capacity))
 
 
 class Gated:
@@ -121,7 +130,7 @@ class Gated:
             )
 
 
-def gate_(layer: nn.Module, width: Width, dim: int, name: str = "weight", repeat: int = 1) -> None:
+def gate_(layer: nn.Module, width: Width, dim: int, name: str = "weight", layout: Layout = 1) -> None:
     """Gate the weight `name` of a layer, whose dimension `dim` reads the units of a width.
 
     >>> from awn import Exponential
@@ -135,7 +144,7 @@ def gate_(layer: nn.Module, width: Width, dim: int, name: str = "weight", repeat
     """
     check_gateable(layer, name)
     gates = dict(gates_of(layer))
-    gates[name] = (*gates.get(name, ()), Gate(width, dim, repeat))
+    gates[name] = (*gates.get(name, ()), Gate(width, dim, layout))
     layer.__class__ = _gated_class(plain_class(layer), tuple(gates))
     layer.__dict__["_gates"] = gates
 

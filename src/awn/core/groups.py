@@ -11,8 +11,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from awn.core.attribute import Attribute
 from awn.core.axis import Axis
 from awn.core.gate import check_gateable, gate_, gates_of, ungate_
+from awn.core.places import clear_units_, extent
 from awn.core.width import Width
 from awn.errors import ArgumentError
 from awn.parallel.sharded import refuse_sharded
@@ -90,12 +92,12 @@ def check_layers(groups: Sequence[WidthGroup], names: Iterable[str]) -> None:
             )
 
 
-def connect_(width: Width, axes: Sequence[Axis]) -> None:
+def connect_(width: Width, axes: Sequence[Axis], attributes: Sequence[Attribute] = ()) -> None:
     """Give the axes one learned width: register it on the first producer, and gate every consumer.
 
-    The tensors must already have the width's capacity. Their values stay as they are. To initialise them as the paper
-    does, call `awn.advanced.kaiming_plus_` on the model's groups. Call `awn.advanced.follow_state_dicts_(model)` once
-    so that `model.load_state_dict` accepts other widths.
+    `attributes` are the numbers that follow the width. The tensors must already have the width's capacity. Their values
+    stay as they are. To initialise them as the paper does, call `awn.advanced.kaiming_plus_` on the model's groups.
+    Call `awn.advanced.follow_state_dicts_(model)` once so that `model.load_state_dict` accepts other widths.
 
     >>> from awn import Exponential
     >>> from awn.core.axes import consumed_by, produced_by
@@ -107,14 +109,13 @@ def connect_(width: Width, axes: Sequence[Axis]) -> None:
     """
     check_connection(width, axes)
     producers, consumers = _by_role(axes)
-    width.axes = (*producers, *consumers)
+    width.axes, width.attributes = (*producers, *consumers), tuple(attributes)
     producers[0].module.register_module(WIDTH_NAME, width)
     with torch.no_grad():
         for axis in width.axes:
-            inert = (width.capacity - width.units) * axis.repeat
-            axis.tensor.narrow(axis.dim, width.units * axis.repeat, inert).zero_()
+            clear_units_(axis.tensor, axis.dim, axis.blocks_of(width), width, (width.units, width.capacity))
     for axis in consumers:
-        gate_(axis.module, width, axis.dim, axis.name, axis.repeat)
+        gate_(axis.module, width, axis.dim, axis.name, axis.layout)
 
 
 def disconnect_(width: Width, *, fold: bool) -> None:
@@ -130,19 +131,19 @@ def disconnect_(width: Width, *, fold: bool) -> None:
     True
     """
     width.uses_prefix = False  # what is folded is the whole width
-    folded = set()
-    for axis in width.axes:
-        if axis.role == "consumer":
-            gates = [gate for gate in gates_of(axis.module).get(axis.name, ()) if gate.width is width]
-            if fold and axis.tensor not in folded:  # layers may share a weight
-                folded.add(axis.tensor)
-                with torch.no_grad():
-                    for gate in gates:
-                        axis.tensor.copy_(gate.on(axis.tensor))
-            ungate_(axis.module, width)
+    consumers = [axis for axis in width.axes if axis.role == "consumer"]
+    # Layers may share a weight, and a layer may have several weights that read the units.
+    weights = {(axis.tensor, axis.name): axis.module for axis in reversed(consumers)} if fold else {}
+    with torch.no_grad():
+        for (tensor, name), layer in weights.items():
+            for gate in gates_of(layer).get(name, ()):
+                if gate.width is width:
+                    tensor.copy_(gate.on(tensor))
+    for axis in consumers:
+        ungate_(axis.module, width)
     if width.axes and width.axes[0].module._modules.get(WIDTH_NAME) is width:
         delattr(width.axes[0].module, WIDTH_NAME)
-    width.axes = ()
+    width.axes, width.attributes = (), ()
 
 
 def _by_role(axes: Sequence[Axis]) -> tuple[list[Axis], list[Axis]]:
@@ -159,7 +160,7 @@ def check_connection(width: Width, axes: Sequence[Axis]) -> None:
             "a learned width needs at least one producer, which makes its units, and one consumer, which reads them."
         )
     for axis in (*producers, *consumers):
-        expected = width.capacity * axis.repeat
+        expected = extent(axis.blocks_of(width))
         if axis.tensor.shape[axis.dim] != expected:
             raise ArgumentError(
                 f"{axis} has {axis.tensor.shape[axis.dim]} entries along dimension {axis.dim}, "
@@ -167,7 +168,9 @@ def check_connection(width: Width, axes: Sequence[Axis]) -> None:
             )
         if axis.role == "consumer":
             check_gateable(axis.module, axis.name)
-            if any(gate.dim == axis.dim for gate in gates_of(axis.module).get(axis.name, ())):
+            others = {block.of for block in axis.blocks}
+            gates = gates_of(axis.module).get(axis.name, ())
+            if any(gate.dim == axis.dim and gate.width not in others for gate in gates):
                 raise ArgumentError(f"{axis} already reads the units of a learned width along dimension {axis.dim}.")
     places = [(axis.module, axis.name, axis.dim) for axis in (*producers, *consumers)]
     if len(set(places)) < len(places):

@@ -10,6 +10,7 @@ so that growing does not change the outputs. `"normal"` draws every weight from 
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 
@@ -17,14 +18,13 @@ import torch
 from torch import Tensor, nn
 
 from awn.core.axis import Axis
-from awn.core.count import active_shape, axes_by_tensor
+from awn.core.count import GovernedAxes, active_shape, axes_by_tensor, blocks_by_dim
 from awn.core.groups import WidthGroup
+from awn.core.places import active_parts
 from awn.errors import ArgumentError
 
 # Activations with a slope of about 1 on both sides of 0; the others pass the positive half only.
 _TANH_FAMILY = (nn.Tanh, nn.Sigmoid, nn.Softsign, nn.Hardtanh, nn.Hardsigmoid, nn.Identity, nn.SELU)
-
-GovernedAxes = Sequence[tuple[WidthGroup, Axis]]
 
 
 def gain_of(activation: nn.Module) -> float:
@@ -52,8 +52,8 @@ def kaiming_plus_(groups: Sequence[WidthGroup], generator: torch.Generator | Non
         if tensor.is_meta:  # a shape without values
             continue
         with torch.no_grad():
-            part = active_part(tensor.zero_(), axes)
-            part.copy_(_as_fresh(part, tensor, axes, inputs, generator))
+            for part in active_parts(tensor.zero_(), blocks_by_dim(axes)):
+                part.view.copy_(_as_fresh(part.view, tensor, axes, inputs, generator))
 
 
 def kaiming_plus_deviation(weight: Tensor, axes: GovernedAxes) -> float:
@@ -78,20 +78,34 @@ def draw_new_units(
     new ones. Only active units are drawn, so that the random numbers do not depend on the capacity.
     """
     drawn = []
-    part = active_part(tensor, axes)
-    for (group, axis), first in zip(axes, first_new, strict=True):
-        new_entries = (group.width.units - first) * axis.repeat
-        if new_entries <= 0:
+    old = {group.width: first for (group, _), first in zip(axes, first_new, strict=True)}
+    for part, (group, axis) in itertools.product(active_parts(tensor, blocks_by_dim(axes)), axes):
+        first, units = old[group.width], group.width.units
+        if part.owners[axis.dim] is not group.width or first >= units:
             continue
-        new = part.narrow(axis.dim, first * axis.repeat, new_entries)
+        entries = part.view.shape[axis.dim] // units
+        new = part.view.narrow(axis.dim, first * entries, (units - first) * entries)
         if group.width.new_units == "zero" and axis.role == "consumer":
             values = torch.zeros_like(new)
         elif group.width.new_units == "normal" and axis.fill is None:
             values = _normal(new, generator)
+        elif new.dim() > 1 and axis.fill is None and not _has_inputs(tensor, [axis for _, axis in axes]):
+            values = _normal(new, generator) * _spread(tensor)
         else:
             values = _as_fresh(new, tensor, axes, inputs, generator)
         drawn.append((new, values))
     return drawn
+
+
+def _has_inputs(weight: Tensor, axes: Sequence[Axis]) -> bool:
+    """Whether the outputs and the inputs of a weight can be told apart: they cannot in weights that are stacked."""
+    return weight.dim() > 1 and all(axis.dim <= 1 for axis in axes)
+
+
+def _spread(weight: Tensor) -> float:
+    """The root mean square of the entries that are there."""
+    entries = weight.detach()[weight.detach() != 0].double()
+    return entries.square().mean().sqrt().nan_to_num().item()
 
 
 def generator_apart(model: nn.Module) -> torch.Generator | None:
@@ -115,11 +129,6 @@ def active_inputs(groups: Sequence[WidthGroup]) -> dict[nn.Module, int]:
     return inputs
 
 
-def active_part(tensor: Tensor, axes: GovernedAxes) -> Tensor:
-    """A view of the active part of a tensor."""
-    return tensor[tuple(slice(size) for size in active_shape(tensor, axes))]
-
-
 def _as_fresh(
     part: Tensor,
     tensor: Tensor,
@@ -138,11 +147,11 @@ def _as_fresh(
 
 
 def _fan_in(weight: Tensor, axis: Axis) -> float:
-    """The number of entries that an output reads; for a consumer, per unit: the kernel size times `repeat`."""
-    if weight.dim() < 2 or axis.dim > 1:
+    """The number of entries that an output reads; for a consumer, per unit: those of the layout times the kernel."""
+    if not _has_inputs(weight, [axis]):
         raise ArgumentError(f"a weight of shape {tuple(weight.shape)} has no inputs and outputs to tell apart.")
     kernel = weight[0, 0].numel()
-    return kernel * axis.repeat if axis.role == "consumer" else weight.shape[1 - axis.dim] * kernel
+    return kernel * axis.per_unit if axis.role == "consumer" else weight.shape[1 - axis.dim] * kernel
 
 
 def _sum_of_squares(group: WidthGroup) -> float:

@@ -10,6 +10,7 @@ from torch.optim import Optimizer
 
 from awn.core.axis import Axis
 from awn.core.groups import WidthGroup
+from awn.core.places import own_parts
 
 
 @torch.no_grad()
@@ -26,12 +27,7 @@ def reorder_(group: WidthGroup, order: Tensor, scale: Tensor) -> None:
     True
     """
     for axis in group.axes:
-        tensor = axis.tensor
-        moved = _moved(tensor, axis, order)
-        if axis.role == "consumer":
-            shape = [-1 if dim == axis.dim else 1 for dim in range(tensor.dim())]
-            moved *= scale.repeat_interleave(axis.repeat).to(moved.dtype).view(shape)
-        tensor.zero_().narrow(axis.dim, 0, moved.shape[axis.dim]).copy_(moved)
+        _reorder_(axis.tensor, axis, group, order, scale if axis.role == "consumer" else None)
 
 
 @torch.no_grad()
@@ -51,11 +47,16 @@ def reorder_state_(group: WidthGroup, order: Tensor, optimizers: Sequence[Optimi
         for optimizer in optimizers:
             for value in optimizer.state.get(axis.tensor, {}).values():
                 if isinstance(value, Tensor) and value.shape == axis.tensor.shape and value.dim():
-                    moved = _moved(value, axis, order)
-                    value.zero_().narrow(axis.dim, 0, moved.shape[axis.dim]).copy_(moved)
+                    _reorder_(value, axis, group, order)
 
 
-def _moved(tensor: Tensor, axis: Axis, order: Tensor) -> Tensor:
-    """The entries of the units `order`, in that order."""
-    entries = (order[:, None] * axis.repeat + torch.arange(axis.repeat, device=order.device)).flatten()
-    return tensor.index_select(axis.dim, entries.to(tensor.device))
+def _reorder_(tensor: Tensor, axis: Axis, group: WidthGroup, order: Tensor, scale: Tensor | None = None) -> None:
+    """Put the entries of the units `order` first in every block, multiplied by `scale`."""
+    for part in own_parts(tensor, axis.dim, axis.blocks_of(group.width), group.width):
+        entries = part.shape[axis.dim] // group.width.capacity
+        places = (order[:, None] * entries + torch.arange(entries, device=order.device)).flatten()
+        moved = part.index_select(axis.dim, places.to(tensor.device))
+        if scale is not None:
+            shape = [-1 if dim == axis.dim else 1 for dim in range(tensor.dim())]
+            moved *= scale.repeat_interleave(entries).to(moved.dtype).view(shape)
+        part.zero_().narrow(axis.dim, 0, moved.shape[axis.dim]).copy_(moved)

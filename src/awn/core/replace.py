@@ -17,8 +17,11 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from awn.basics.memory import available_memory
+from awn.core.count import GovernedAxes, blocks_by_dim
 from awn.core.groups import WidthGroup
-from awn.core.initialise import GovernedAxes, active_inputs, draw_new_units
+from awn.core.initialise import active_inputs, draw_new_units
+from awn.core.places import Count, capacity_of, clear_units_, extent, resized
+from awn.core.width import Width
 from awn.errors import AwnError, ResizeError
 from awn.parallel.collectives import share_
 
@@ -59,9 +62,7 @@ def prepare(
     before = [(group.width, group.width.snapshot()) for group in groups if group.name in moves]
     check_memory(moves, _needed(tensors, optimizers, moves))
     try:
-        new = {
-            tensor: _fresh(tensor, axes, moves) for tensor, axes in tensors.items() if _reshapes(tensor, axes, moves)
-        }
+        new = {tensor: _fresh(tensor, axes, moves) for tensor, axes in tensors.items() if _reshapes(axes, moves)}
         states = [
             {p: _fresh_state(p, optimizer.state[p], tensors[p], moves) for p in new if p in optimizer.state}
             for optimizer in optimizers
@@ -136,6 +137,9 @@ def commit_(
                 setattr(axis.module, axis.name, prepared.new[tensor])
             for name in axis.size_names:
                 setattr(axis.module, name, axis.tensor.shape[axis.dim])
+    for width in {group.width: None for axes in tensors.values() for group, _ in axes}:
+        for attribute in width.attributes:
+            attribute.update_()
     for optimizer, states in zip(optimizers, prepared.states, strict=True):
         _rewire_(optimizer, prepared.new, states)
     for replaced in prepared.new:
@@ -155,30 +159,46 @@ def _refuse_late_gradient(replaced: Tensor) -> None:
 def _needed(tensors: Mapping[Tensor, GovernedAxes], optimizers: Sequence[Optimizer], moves: Mapping[str, Move]) -> int:
     """The bytes of the new tensors on the CPU, with their gradients and the optimizers' states."""
     copies = 2 + 2 * len(optimizers)
-    shapes = {tensor: _new_shape(tensor, axes, moves) for tensor, axes in tensors.items() if tensor.is_cpu}
     return copies * sum(
-        math.prod(shape) * tensor.element_size() for tensor, shape in shapes.items() if shape != list(tensor.shape)
+        math.prod(_new_shape(tensor, axes, moves)) * tensor.element_size()
+        for tensor, axes in tensors.items()
+        if tensor.is_cpu and _reshapes(axes, moves)
     )
 
 
-def _reshapes(tensor: Tensor, axes: GovernedAxes, moves: Mapping[str, Move]) -> bool:
-    return _new_shape(tensor, axes, moves) != list(tensor.shape)
+def _reshapes(axes: GovernedAxes, moves: Mapping[str, Move]) -> bool:
+    return any(group.name in moves and moves[group.name].capacity != group.width.capacity for group, _ in axes)
+
+
+def _capacities(axes: GovernedAxes, moves: Mapping[str, Move]) -> Count:
+    """The capacity of every width after the moves."""
+    after = {group.width: moves[group.name].capacity for group, _ in axes if group.name in moves}
+
+    def capacity(width: Width) -> int:
+        return after.get(width, width.capacity)
+
+    return capacity
 
 
 def _new_shape(tensor: Tensor, axes: GovernedAxes, moves: Mapping[str, Move]) -> list[int]:
-    shape = list(tensor.shape)
-    for group, axis in axes:
-        if group.name in moves:
-            shape[axis.dim] = moves[group.name].capacity * axis.repeat
+    shape, after = list(tensor.shape), _capacities(axes, moves)
+    for dim, blocks in blocks_by_dim(axes).items():
+        shape[dim] = extent(blocks, after)
     return shape
 
 
 def _fresh(tensor: Tensor, axes: GovernedAxes, moves: Mapping[str, Move]) -> Tensor:
     """A tensor of the new shape with the kept units; a Parameter keeps its gradient."""
-    fresh = tensor.new_zeros(_new_shape(tensor, axes, moves))
-    overlap = tuple(slice(min(old, new)) for old, new in zip(tensor.shape, fresh.shape, strict=True))
-    fresh[overlap] = tensor[overlap]
-    _clear_(fresh, axes, {name: (move.after, move.before) for name, move in moves.items()})
+    after = _capacities(axes, moves)
+    if all(axis.is_plain for _, axis in axes):
+        fresh = tensor.new_zeros(_new_shape(tensor, axes, moves))
+        overlap = tuple(slice(min(old, new)) for old, new in zip(tensor.shape, fresh.shape, strict=True))
+        fresh[overlap] = tensor[overlap]
+    else:
+        fresh = tensor.detach()
+        for dim, blocks in blocks_by_dim(axes).items():
+            fresh = resized(fresh, dim, blocks, capacity_of, after)
+    _clear_(fresh, axes, {name: (move.after, move.before) for name, move in moves.items()}, after)
     if not isinstance(tensor, nn.Parameter):
         return fresh
     parameter = nn.Parameter(fresh, requires_grad=tensor.requires_grad)
@@ -211,13 +231,13 @@ def clear_slots_(
                 _clear_(part, axes, slots)
 
 
-def _clear_(tensor: Tensor, axes: GovernedAxes, slots: Mapping[str, tuple[int, int]]) -> None:
+def _clear_(
+    tensor: Tensor, axes: GovernedAxes, slots: Mapping[str, tuple[int, int]], count: Count = capacity_of
+) -> None:
     """Zero a range of slots, as far as the tensor has them."""
     for group, axis in axes:
-        first, last = slots.get(group.name, (0, 0))
-        start, end = first * axis.repeat, min(last * axis.repeat, tensor.shape[axis.dim])
-        if start < end:
-            tensor.narrow(axis.dim, start, end - start).zero_()
+        if group.name in slots:
+            clear_units_(tensor, axis.dim, axis.blocks_of(group.width), group.width, slots[group.name], count)
 
 
 def _rewire_(optimizer: Optimizer, new: Mapping[Tensor, Tensor], states: Mapping[Tensor, State]) -> None:

@@ -12,11 +12,13 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from awn.core.axis import Axis
 from awn.core.count import axes_by_tensor
 from awn.core.groups import WIDTH_NAME, WidthGroup, find_groups, tensor_names
 from awn.core.initialise import generator_apart
 from awn.core.optimizers import Optimizers, list_optimizers
 from awn.core.resize import set_units_
+from awn.core.width import Width
 from awn.errors import CheckpointError
 from awn.parallel.unwrap import unwrapped
 
@@ -111,12 +113,14 @@ def _take_widths_on_load(model: nn.Module, state: Mapping[str, Any], prefix: str
 def _take_widths_(model: nn.Module, state: Mapping[str, Any], prefix: str, optimizers: Optimizers) -> None:
     units: dict[str, int] = {}
     capacities: dict[str, int] = {}
-    for group in find_groups(model):
-        key = f"{prefix}{group.name}.{WIDTH_NAME}._extra_state" if group.name else f"{prefix}{WIDTH_NAME}._extra_state"
-        if key not in state:
-            return  # not a state dict of this model: torch says which keys are missing
-        capacities[group.name] = _capacity(model, group, state, prefix)
-        units[group.name] = _units(group.name, state[key], capacities[group.name])
+    groups = find_groups(model)
+    keys = {group.name: f"{prefix}{group.name}{'.' if group.name else ''}{WIDTH_NAME}._extra_state" for group in groups}
+    if not all(key in state for key in keys.values()):
+        return  # not a state dict of this model: torch says which keys are missing
+    found = _capacities(model, groups, state, prefix)
+    for group in groups:
+        capacities[group.name] = found[group.width]
+        units[group.name] = _units(group.name, state[keys[group.name]], capacities[group.name])
     apart = generator_apart(model)
     if units:
         set_units_(model, units, optimizers, capacities=capacities, generator=apart)
@@ -137,24 +141,47 @@ def _units(layer: str, extra_state: Any, capacity: int) -> int:
     )
 
 
-def _capacity(model: nn.Module, group: WidthGroup, state: Mapping[str, Any], prefix: str) -> int:
-    """The capacity of a group in a state dict, on which all its tensors must agree."""
+def _capacities(
+    model: nn.Module, groups: Sequence[WidthGroup], state: Mapping[str, Any], prefix: str
+) -> dict[Width, int]:
+    """The capacities of groups in a state dict, on which all their tensors must agree."""
     names = tensor_names(model)
-    found: dict[int, str] = {}
-    for axis in group.axes:
-        tensor = state.get(prefix + names[axis.tensor])
-        if not isinstance(tensor, Tensor) or tensor.dim() != axis.tensor.dim():
-            raise CheckpointError(
-                f"the state dict has no matching tensor for {names[axis.tensor]!r}; "
-                "it belongs to another model. Nothing was loaded."
-            )
-        size = tensor.shape[axis.dim]
-        if size % axis.repeat == 0:
-            found.setdefault(size // axis.repeat, names[axis.tensor])
-    if len(found) != 1:
-        raise CheckpointError(
-            f"the tensors of layer {group.name!r} disagree on its size in the state dict "
-            f"({', '.join(f'{name}: {size}' for size, name in found.items())}); it belongs to another model, or is "
-            "damaged. Nothing was loaded."
-        )
-    return next(iter(found))
+    found: dict[Width, int] = {}
+    waiting = [(group, axis) for group in groups for axis in group.axes]
+    while waiting:
+        # A dimension of several widths says what one of them is once the others are known.
+        known = [(group, axis) for group, axis in waiting if all(b.of is None or b.of in found for b in axis.blocks)]
+        for group, axis in known:
+            name = names[axis.tensor]
+            tensor = state.get(prefix + name)
+            if not isinstance(tensor, Tensor) or tensor.dim() != axis.tensor.dim():
+                raise CheckpointError(
+                    f"the state dict has no matching tensor for {name!r}; it belongs to another model. "
+                    "Nothing was loaded."
+                )
+            capacity = _capacity(axis, tensor.shape[axis.dim], found)
+            if capacity is not None and found.setdefault(group.width, capacity) != capacity:
+                raise _disagreement(group, f"{found[group.width]}, {name}: {capacity}")
+        if not known:
+            raise _disagreement(waiting[0][0], "none of them says it alone")
+        waiting = [one for one in waiting if one not in known]
+    for group in groups:
+        if group.width not in found:
+            raise _disagreement(group, "none of them is a multiple of its entries per unit")
+    return found
+
+
+def _capacity(axis: Axis, size: int, found: Mapping[Width, int]) -> int | None:
+    """The capacity of an axis's width where the dimension has this size; None if that does not fit."""
+    others = [
+        b.entries if b.of is None else b.entries * found[b.of] for b in axis.blocks if b.fixed or b.of is not None
+    ]
+    own = size - sum(others)
+    return own // axis.per_unit if own > 0 and own % axis.per_unit == 0 else None
+
+
+def _disagreement(group: WidthGroup, sizes: str) -> CheckpointError:
+    return CheckpointError(
+        f"the tensors of layer {group.name!r} disagree on its size in the state dict ({sizes}); it belongs to another "
+        "model, or is damaged. Nothing was loaded."
+    )

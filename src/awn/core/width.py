@@ -54,6 +54,8 @@ class Width(nn.Module):
     #: The batch norms that do not track statistics while forwards use the prefix, and the prefixes unused in a row.
     paused_norms: Sequence[Any] = ()
     unused_prefixes = 0
+    #: Whether the next optimizer is yet to be checked: at first, and after changes without one at hand.
+    optimizer_may_be_stale = True
 
     def __init__(
         self,
@@ -100,11 +102,10 @@ class Width(nn.Module):
         self.uses_prefix = False
         #: Every tensor dimension that has this width; filled in by `awn.core.groups.connect_`.
         self.axes: tuple[Axis, ...] = ()
+        #: The numbers that follow this width, each an `awn.core.attribute.Attribute`.
+        self.attributes: tuple[Any, ...] = ()
         #: The prior on the weights that an optimizer applies as weight decay, (scale, samples); None if none does.
         self.prior_decay: tuple[Any, int] | None = None
-        #: Whether the next optimizer is yet to be checked: at first, and after changes without one at hand.
-        self.optimizer_may_be_stale = True
-
         self.units, log_nu = self.settle(self._stored(family.start))
         self.capacity = self.capacity_for(self.units)
         # The logarithm makes an optimizer's step a relative change of ν, whatever its size.

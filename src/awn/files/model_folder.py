@@ -14,14 +14,16 @@ from typing import Any
 from torch import Tensor, nn
 
 from awn._version import __version__
-from awn.core.axis import Axis
+from awn.core.attribute import Attribute
+from awn.core.axis import Axis, Block, Blocks
 from awn.core.families import Exponential, PowerLaw, Sigmoid
 from awn.core.groups import connect_, find_groups, is_width_entry, require_groups
 from awn.core.importance import Importance
+from awn.core.places import extent
 from awn.core.state import check_shapes, follow_state_dicts_, load_state_dict_
 from awn.core.width import Width, as_options
 from awn.errors import AwnError, CheckpointError
-from awn.files.model_schema import FORMAT, Config, read_description
+from awn.files.model_schema import FIXED, FORMAT, OWN, Config, read_description
 from awn.files.read import read_json, read_tensors
 from awn.files.write import json_file, tensor_file, unfinished_name, write_files
 from awn.nn.mlp import AdaptiveMLP
@@ -150,6 +152,7 @@ def describe(model: nn.Module) -> Config:
     model = unwrapped(model)
     groups = require_groups(model)
     paths = {module: path for path, module in model.named_modules()}
+    names = {group.width: group.name for group in groups}
     described: Config = {"type": type(model).__name__}
     if isinstance(model, AdaptiveMLP):
         if isinstance(model.options["activation"], nn.Module):
@@ -168,16 +171,34 @@ def describe(model: nn.Module) -> Config:
                     **dataclasses.asdict(group.width.family),
                 },
                 "width": as_options(group.width),
-                "axes": [_describe_axis(axis, paths) for axis in group.axes],
+                "axes": [_describe_axis(axis, group.width, paths, names) for axis in group.axes],
+                "attributes": [
+                    {
+                        "module": paths[attribute.module],
+                        "name": attribute.name,
+                        "counts": _describe_blocks(attribute.counts, group.width, names),
+                        "index": attribute.index,
+                    }
+                    for attribute in group.width.attributes
+                ],
             }
             for group in groups
         ],
     }
 
 
-def _describe_axis(axis: Axis, paths: Mapping[nn.Module, str]) -> Config:
+def _describe_axis(axis: Axis, width: Width, paths: Mapping[nn.Module, str], names: Mapping[Width, str]) -> Config:
     fields = {field.name: getattr(axis, field.name) for field in dataclasses.fields(axis)}
-    return {**fields, "module": paths[axis.module]}
+    layout = _describe_blocks(axis.blocks_of(width), width, names)
+    return {**fields, "module": paths[axis.module], "layout": layout}
+
+
+def _describe_blocks(blocks: Blocks, own: Width, names: Mapping[Width, str]) -> list[Config]:
+    """Blocks by the names of the groups that their entries belong to."""
+    return [
+        {"entries": entries, "of": FIXED if width is None else OWN if width is own else names[width]}
+        for width, entries in blocks
+    ]
 
 
 def _check_readable(folder: Path, config: Any) -> None:
@@ -256,35 +277,100 @@ def _check_same_kind(model: nn.Module, config: Config) -> None:
 def _connect_as(model: nn.Module, groups: Sequence[Config], tensors: Mapping[str, Tensor]) -> None:
     """Make a plain model adaptive as described, after all checks."""
     modules = dict(model.named_modules())
-    connections = []
+    # Its options follow with its family, once the state dict has set the width.
+    widths = {group["name"]: Width(Exponential.for_units(1)) for group in groups}
     governed: dict[str, list[int]] = {}
+    connections = []
     for group in groups:
-        axes = []
-        for described in group["axes"]:
-            module, name = modules.get(described["module"]), f"{described['module']}.{described['name']}".lstrip(".")
-            if module is None or not isinstance(getattr(module, described["name"], None), Tensor):
+        own = widths[group["name"]]
+        axes = [_axis(described, own, widths, modules) for described in group["axes"]]
+        attributes = [_attribute(described, own, widths, modules) for described in group["attributes"]]
+        for axis, described in zip(axes, group["axes"], strict=True):
+            governed.setdefault(_tensor_name(described), []).append(axis.dim)
+        own.to(axes[0].tensor.device, axes[0].tensor.dtype)
+        connections.append((own, axes, attributes))
+    _set_capacities_([(width, axis) for width, axes, _ in connections for axis in axes])
+    for _, _, attributes in connections:
+        for attribute in attributes:
+            if type(attribute.value) is not int or attribute.value != extent(attribute.counts):
                 raise CheckpointError(
-                    f"the model has no {name}, but the saved one did: the architectures differ. "
+                    f"{attribute.name!r} of {type(attribute.module).__name__} is no size of a layer. "
                     "The model was not changed."
                 )
-            axis = Axis(**{**described, "module": module})
-            _check_sizes(axis, name)
-            axes.append(axis)
-            governed.setdefault(name, []).append(described["dim"])
-        size = axes[0].tensor.shape[axes[0].dim] // axes[0].repeat
-        like = axes[0].tensor
-        # Its options follow with its family, once the state dict has set the width.
-        width = Width(Exponential.for_units(1), device=like.device, dtype=like.dtype)
-        width.set_units(size, size)
-        connections.append((width, axes))
     # A tensor may have several names.
     held = model.state_dict(keep_vars=True)
     dims = {id(held[name]): axes for name, axes in governed.items()}
     governed = {name: dims[id(tensor)] for name, tensor in held.items() if id(tensor) in dims}
     check_shapes(held, {name: tensor for name, tensor in tensors.items() if not is_width_entry(name)}, governed)
-    for width, axes in connections:
-        connect_(width, axes)
+    for width, axes, attributes in connections:
+        connect_(width, axes, attributes)
     follow_state_dicts_(model)
+
+
+def _set_capacities_(axes: Sequence[tuple[Width, Axis]]) -> None:
+    """Give widths the capacities of a plain model's tensors."""
+    known: set[Width] = set()
+    waiting = list(axes)
+    while waiting:
+        ready = [one for one in waiting if all(block.of is None or block.of in known for block in one[1].blocks)]
+        for width, axis in ready:
+            if width not in known:
+                fixed = extent(tuple((other, n) for other, n in axis.blocks_of(width) if other is not width))
+                size = (axis.tensor.shape[axis.dim] - fixed) // axis.per_unit
+                width.set_units(max(1, size), max(1, size))
+                known.add(width)
+        if not ready:
+            raise CheckpointError("the layouts of the axes refer to each other. The model was not changed.")
+        waiting = [one for one in waiting if one not in ready]
+
+
+def _tensor_name(described: Config) -> str:
+    return f"{described['module']}.{described['name']}".lstrip(".")
+
+
+def _module(described: Config, modules: Mapping[str, nn.Module]) -> nn.Module:
+    module = modules.get(described["module"])
+    if module is None:
+        raise CheckpointError(
+            f"the model has no {_tensor_name(described)}, but the saved one did: the architectures differ. "
+            "The model was not changed."
+        )
+    return module
+
+
+def _axis(described: Config, own: Width, widths: Mapping[str, Width], modules: Mapping[str, nn.Module]) -> Axis:
+    """An axis of a plain model as described."""
+    module, name = _module(described, modules), _tensor_name(described)
+    if not isinstance(getattr(module, described["name"], None), Tensor):
+        raise CheckpointError(
+            f"the model has no {name}, but the saved one did: the architectures differ. The model was not changed."
+        )
+    layout = [
+        Block(entries, fixed=True) if width is None else Block(entries, None if width is own else width)
+        for width, entries in _blocks(described["layout"], own, widths)
+    ]
+    plain = len(layout) == 1 and not layout[0].fixed and layout[0].of is None
+    axis = Axis(**{**described, "module": module, "layout": layout[0].entries if plain else tuple(layout)})
+    _check_sizes(axis, name)
+    return axis
+
+
+def _attribute(
+    described: Config, own: Width, widths: Mapping[str, Width], modules: Mapping[str, nn.Module]
+) -> Attribute:
+    """A number in a module that follows widths, as described."""
+    counts = _blocks(described["counts"], own, widths)
+    return Attribute(_module(described, modules), described["name"], counts, described["index"])
+
+
+def _blocks(described: Sequence[Config], own: Width, widths: Mapping[str, Width]) -> Blocks:
+    found: list[tuple[Width | None, int]] = []
+    for block in described:
+        if block["of"] not in (OWN, FIXED, *widths):
+            raise CheckpointError(f"a layout names {block['of']!r}, which is no adaptive layer of the description.")
+        width = None if block["of"] == FIXED else own if block["of"] == OWN else widths[block["of"]]
+        found.append((width, block["entries"]))
+    return tuple(found)
 
 
 def _check_sizes(axis: Axis, name: str) -> None:

@@ -21,8 +21,12 @@ from awn.files.read import check_content
 #:
 #: 1. Until 18 November 2026. Gated weights had the names of a parametrization, widths had no `ordered`, and the scaling
 #:    of a table's numbers had `deviations`.
-#: 2. Gated weights keep their names. The history of an estimator has no times, so equal runs give equal files.
-FORMAT = 2
+#: 2. Gated weights keep their names. The history of an estimator has no times, so equal runs give equal files. An axis
+#:    had a number `repeat` of entries per unit.
+#: 3. An axis has a layout of blocks, and a group has the attributes that follow it.
+FORMAT = 3
+#: Whose the entries of a block are: the units of the axis's own group, no units, or another group, by its name.
+OWN, FIXED = "units", "fixed"
 Config = dict[str, Any]
 _LARGEST_BLOCK = 2**16
 # The name of a gated weight in format 1: a parametrization of torch.
@@ -42,6 +46,8 @@ def read_description(folder: Path, config: Any, tensors: Mapping[str, Tensor]) -
     config, tensors = copy.deepcopy(config), dict(tensors)
     if config["format"] == 1:
         config, tensors = _from_format_1(config, tensors)
+    if config["format"] == 2:
+        config = _from_format_2(config)
     check_content(config, _description(), str(folder))
     return tensors, config
 
@@ -50,7 +56,17 @@ def _from_format_1(config: Config, tensors: Mapping[str, Tensor]) -> tuple[Confi
     for group in config["groups"] if isinstance(config["groups"], list) else ():
         if isinstance(group, dict) and isinstance(group.get("width"), dict):
             group["width"].setdefault("ordered", 0.0)
-    return {**config, "format": FORMAT}, {_plain_name(name): tensor for name, tensor in tensors.items()}
+    return {**config, "format": 2}, {_plain_name(name): tensor for name, tensor in tensors.items()}
+
+
+def _from_format_2(config: Config) -> Config:
+    for group in config["groups"] if isinstance(config["groups"], list) else ():
+        if isinstance(group, dict):
+            group.setdefault("attributes", [])
+            for axis in group["axes"] if isinstance(group.get("axes"), list) else ():
+                if isinstance(axis, dict) and "repeat" in axis:
+                    axis["layout"] = [{"entries": axis.pop("repeat"), "of": OWN}]
+    return {**config, "format": FORMAT}
 
 
 def _plain_name(name: str) -> str:
@@ -76,8 +92,13 @@ def _description() -> Schema:
     """The schema of a model's description."""
     bounds = limits()
     units = whole(1, bounds.units)
+    block = record({"entries": units, "of": text()})
+    layout = items(block, 1, bounds.tensors)
+    attribute = record(
+        {"module": text(), "name": text(), "counts": layout, "index": maybe(whole(0, _LARGEST_BLOCK))},
+    )
     axis = record(
-        {"module": text(), "name": text(), "dim": whole(0, 16), "role": one_of(*get_args(Role)), "repeat": units},
+        {"module": text(), "name": text(), "dim": whole(0, 16), "role": one_of(*get_args(Role)), "layout": layout},
         {"fill": maybe(number()), "size_name": maybe(either(text(), items(text(), 0, 16)))},
     )
     width = record(
@@ -99,6 +120,7 @@ def _description() -> Schema:
             "family": record({"type": text()}, others=either(number(), text())),
             "width": width,
             "axes": items(axis, 1, bounds.tensors),
+            "attributes": items(attribute, 0, bounds.tensors),
         }
     )
     return record(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from awn.basics.checks import check_number, check_units
-from awn.core.count import axes_by_tensor
+from awn.core.count import axes_by_tensor, blocks_by_dim
 from awn.core.groups import WidthGroup
 from awn.errors import ArgumentError
 from awn.parallel.unwrap import unwrapped
@@ -85,7 +86,7 @@ class Budget:
         own = {group.width.log_nu for group in groups}
         fixed = sum(weight.numel() for weight in model.parameters() if weight not in sizes and weight not in own)
         self._check_above(fixed, "parameters that no learned width governs")
-        return [(fixed, ()), *(size for tensor, size in sizes.items() if isinstance(tensor, nn.Parameter))]
+        return [(fixed, ()), *(size for tensor in sizes if isinstance(tensor, nn.Parameter) for size in sizes[tensor])]
 
     def _flops(self, model: nn.Module, groups: Sequence[WidthGroup]) -> list[tuple[float, tuple[int, ...]]]:
         paths = {module: path for path, module in model.named_modules()}
@@ -95,20 +96,27 @@ class Budget:
         owners = {axis.tensor: paths[axis.module] for group in groups for axis in group.axes}
         return [
             (2 * self.positions.get(owners[tensor], 1) * free, used)
-            for tensor, (free, used) in _sizes(groups).items()
+            for tensor, products in _sizes(groups).items()
             if tensor.dim() > 1
+            for free, used in products
         ]
 
 
-def _sizes(groups: Sequence[WidthGroup]) -> dict[Tensor, tuple[int, tuple[int, ...]]]:
-    """The number of active entries of every governed tensor: a factor, and the groups whose widths multiply it."""
+def _sizes(groups: Sequence[WidthGroup]) -> dict[Tensor, list[tuple[int, tuple[int, ...]]]]:
+    """The active entries of every governed tensor, as a sum of products.
+
+    A product is a factor and the groups whose widths multiply it. There are several if a dimension has several blocks.
+    """
     numbers = {group.width: number for number, group in enumerate(groups)}
     sizes = {}
     for tensor, axes in axes_by_tensor(groups).items():
-        governed = [axis.dim for _, axis in axes]
-        free = math.prod(size for dim, size in enumerate(tensor.shape) if dim not in governed)
-        repeats = math.prod(axis.repeat for _, axis in axes)
-        sizes[tensor] = free * repeats, tuple(numbers[group.width] for group, _ in axes)
+        blocks = blocks_by_dim(axes)
+        free = math.prod(size for dim, size in enumerate(tensor.shape) if dim not in blocks)
+        products: dict[tuple[int, ...], int] = {}
+        for chosen in itertools.product(*blocks.values()):
+            used = tuple(numbers[width] for width, _ in chosen if width is not None)
+            products[used] = products.get(used, 0) + free * math.prod(entries for _, entries in chosen)
+        sizes[tensor] = [(factor, used) for used, factor in products.items()]
     return sizes
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Mapping
 
 from torch import nn
 
@@ -30,16 +31,23 @@ def finalize(model: nn.Module, *, round_to: int = 1) -> nn.Module:
     )
     """
     check_units("round_to", round_to)
-    require_groups(model)
+    units = {group.name: group.width.units for group in require_groups(model)}
+    sizes = {name: math.ceil(number / round_to) * round_to for name, number in units.items()}
+    return _without_awn(plain_copy(model, sizes, fold=True))
+
+
+def plain_copy(model: nn.Module, sizes: Mapping[str, int], *, fold: bool) -> nn.Module:
+    """A copy without learned widths whose layers have these sizes, at least their units, filled up with zeros.
+
+    `fold` multiplies the importance into the weights.
+    """
     plain = copy.deepcopy(unwrapped(model))
     groups = find_groups(plain)
-    present = {group.name: group.width.units for group in groups}
-    sizes = {name: math.ceil(units / round_to) * round_to for name, units in present.items()}
-    set_units_(plain, present, None, capacities=sizes)
+    set_units_(plain, {group.name: group.width.units for group in groups}, None, capacities=sizes)
     for group in groups:
-        disconnect_(group.width, fold=True)
+        disconnect_(group.width, fold=fold)
     ignore_state_dicts_(plain)
-    return _without_awn(plain)
+    return plain
 
 
 def _without_awn(module: nn.Module) -> nn.Module:

@@ -43,7 +43,7 @@ class Reader:
     @property
     def columns_per_unit(self) -> int:
         """The columns that belong to a unit: more than one after a flatten, and for a convolution's kernel."""
-        return self.axis.repeat * math.prod(self.axis.tensor.shape[2:])
+        return self.axis.per_unit * math.prod(self.axis.tensor.shape[2:])
 
     @property
     def columns(self) -> int:
@@ -56,7 +56,7 @@ class Reader:
         if self.makes is None:
             return self.axis.tensor.shape[self.layout.out_dim]
         group, axis = self.makes
-        return group.width.units * axis.repeat
+        return group.width.units * axis.per_unit
 
     @property
     def bias(self) -> Tensor | None:
@@ -70,7 +70,7 @@ class Reader:
 
     def rows(self, layer: nn.Module, inputs: Tensor, most: int) -> Tensor:
         """What a layer reads, at up to `most` positions: [positions, columns], and a last column of ones for a bias."""
-        units = self.group.width.units * self.axis.repeat
+        units = self.group.width.units * self.axis.per_unit
         if self.axis.tensor.dim() == 2:
             every = inputs.reshape(-1, inputs.shape[-1])
             found = every[sampled(len(every), most, every.device), :units]
@@ -110,7 +110,7 @@ class Reader:
         """The active part of the raw weight as [inputs, kernel…, outputs]; `of` is written to it."""
         kernel = range(2, weight.dim())
         part = weight.permute(self.layout.in_dim, *kernel, self.layout.out_dim)
-        part = part[: self.group.width.units * self.axis.repeat, ..., : self.outputs]
+        part = part[: self.group.width.units * self.axis.per_unit, ..., : self.outputs]
         # A transposed convolution is a convolution with the kernel in reverse, over inputs with zeros between them.
         turned = [dim - 1 for dim in kernel] if self.layout.in_dim == 0 else []
         if of is not None:
@@ -151,6 +151,9 @@ def find_readers(model: nn.Module) -> tuple[dict[str, Reader], dict[str, str]]:
                 others[name] = reason
                 continue
             makes = made.get((weight, layout.out_dim))
+            if not axes[0].is_plain or (makes is not None and not makes[1].is_plain):
+                others[name] = "the entries of the units do not lie together in its weight"
+                continue
             reader = Reader(name, tuple(axis.module for axis in axes), group, axes[0], layout, makes)
             if reader.columns > MOST_COLUMNS:
                 others[name] = f"it reads {reader.columns:,} numbers at a time, and {MOST_COLUMNS:,} are the most"

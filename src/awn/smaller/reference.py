@@ -203,4 +203,4 @@ def _outputs_left(reader: Reader, kept: Kept) -> Tensor | slice:
         return slice(reader.outputs)
     group, axis = reader.makes
     units = torch.as_tensor(kept[group.name], device=axis.tensor.device)
-    return (units[:, None] * axis.repeat + torch.arange(axis.repeat, device=units.device)).flatten()
+    return (units[:, None] * axis.per_unit + torch.arange(axis.per_unit, device=units.device)).flatten()

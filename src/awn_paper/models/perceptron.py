@@ -11,10 +11,10 @@ import torch
 from torch import nn
 
 from awn.adapt import adapt_
-from awn.core.count import active_shape, axes_by_tensor
+from awn.core.count import active_shape, axes_by_tensor, blocks_by_dim
 from awn.core.groups import find_groups
 from awn.core.importance import Importance
-from awn.core.initialise import active_part
+from awn.core.places import active_parts
 from awn.core.state import follow_state_dicts_
 from awn.core.width import NewUnits, Width
 from awn.loss.prior import Anneal, Prior
@@ -115,4 +115,5 @@ def _kaiming_(model: nn.Module) -> None:
         if tensor.dim() > 1:
             inputs = active_shape(tensor, axes)[1]
             with torch.no_grad():
-                nn.init.normal_(active_part(tensor, axes), std=axes[0][0].width.gain / inputs**0.5)
+                for part in active_parts(tensor, blocks_by_dim(axes)):
+                    nn.init.normal_(part.view, std=axes[0][0].width.gain / inputs**0.5)

@@ -28,7 +28,7 @@ class AdaptiveWidthCallback(TrainerCallback):
     >>> import awn
     >>> from transformers import GPT2Config, GPT2LMHeadModel
     >>> model = GPT2LMHeadModel(GPT2Config(vocab_size=64, n_embd=16, n_layer=2, n_head=2))
-    >>> _ = awn.adapt_(model)
+    >>> _ = awn.adapt_(model, include="*.c_fc")        # without include, attention heads as well
     >>> awn.widths(model)
     {'transformer.h.0.mlp.c_fc': 64, 'transformer.h.1.mlp.c_fc': 64}
     >>> callback = AdaptiveWidthCallback(awn.Prior(weight_scale=1.0))    # then: Trainer(model, callbacks=[callback], …)
