@@ -114,7 +114,7 @@ def _pointed_out(said: list[str]) -> list[str]:
     patterns = {
         r"('.*') together give the target exactly": "{} together give the target",
         r"('.*') (?:gives the target exactly|alone predicts the target)": "{} gives the target away",
-        r"('.*') is (?:known|missing) only in rows of one class": "{} gives the target away",
+        r"('.*') is (?:known|missing) only in rows of one class": "{} is known in rows of one class alone",
         r"('.*'): left out as an identifier": "{} left out as an identifier",
         r"('.*'): left out as text": "{} left out as text",
         r"('.*'): numbers, with missing": "{} has blanks among its numbers",
@@ -123,7 +123,7 @@ def _pointed_out(said: list[str]) -> list[str]:
     for pattern, words in patterns.items():
         names = [match[1] for line in said if (match := re.match(pattern, line))]
         if names:
-            found.append(words.format(", ".join(f"`{name.strip(chr(39))}`" for name in names)))
+            found.append(words.format(", ".join(names).replace("'", "`")))
     return found
 
 

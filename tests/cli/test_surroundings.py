@@ -56,7 +56,8 @@ def test_a_terminal_of_ascii_shows_every_result() -> None:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="names are Unicode there")
-def test_paths_that_are_not_utf8_work_in_every_command() -> None:
+def test_paths_that_are_not_utf8_work_in_every_command(run: Run) -> None:
+    command = run
     folder = os.fsencode(Path.cwd()) + b"/caf\xe9"
     try:
         os.mkdir(folder)
@@ -65,15 +66,16 @@ def test_paths_that_are_not_utf8_work_in_every_command() -> None:
     table().to_csv("houses.csv", index=False)
     file = folder + b"/h\xff.csv"
     os.rename("houses.csv", file)
-    run = folder + b"/run"
-    said = awn("fit", file, "--target", "price", "--out", run, *QUICK)
+    said = awn("fit", file, "--target", "price", "--out", folder + b"/run", *QUICK)
     assert said.returncode == 0, said.stderr
-    assert run + b"/report.html" in said.stdout, "a path is shown as it is"
-    assert json.loads(awn("inspect", run, "--json").stdout)["table"] == r"h\xff.csv"
-    assert awn("report", run, "--out", folder + b"/all.html").returncode == 0
-    smaller = awn("truncate", run, "--keep", "0.5", "--data", file, "--out", folder + b"/half", "--json")
-    assert json.loads(smaller.stdout)["rows"] == "the validation rows"
-    assert awn("predict", folder + b"/half", file).stdout.count(b"\n") == 81
+    assert folder + b"/run/report.html" in said.stdout, "a path is shown as it is"
+    here = {name: os.fsdecode(folder + b"/" + name.encode()) for name in ("run", "half", "all.html")}
+    table_here = os.fsdecode(file)
+    assert json.loads(command("inspect", here["run"], "--json").out)["table"] == r"h\xff.csv"
+    assert command("report", here["run"], "--out", here["all.html"], "--quiet").code == 0
+    cut = ("truncate", here["run"], "--keep", "0.5", "--data", table_here, "--out", here["half"], "--json")
+    assert json.loads(command(*cut).out)["rows"] == "the validation rows"
+    assert command("predict", here["half"], table_here).out.count("\n") == 81
 
 
 def test_predictions_keep_all_columns_and_are_safe_for_spreadsheets(run: Run) -> None:

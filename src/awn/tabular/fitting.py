@@ -178,6 +178,7 @@ class _Contest:
             options: dict[str, Any] = {"seed": settings.seed, "balanced": _is_balanced(known)}
             fitted = fit_rivals(estimator.preprocessor_, known.X, known.y, known.task, kinds=kinds, **options)
             contestants += [Contestant.of_rival(rival, classes) for rival in fitted.values()]
+        if rivals and len(estimator.validation_index_):
             train = known.X.index.difference(estimator.validation_index_, sort=False)
             kinds = [kind for kind in kinds if kind != "linear"]
             X, y = known.X.loc[train], known.y.loc[train]

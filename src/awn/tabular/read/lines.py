@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
+Places = npt.NDArray[np.intp]
 #: The name of an index whose labels are lines of a file.
 LINE = "line"
 _QUOTE, _NEWLINE, _RETURN = b'"\n\r'
+_LONGEST_BLANK = 3  # characters
 
 
 def line_index(data: bytes, rows: int) -> pd.Index:
@@ -26,12 +29,9 @@ def line_index(data: bytes, rows: int) -> pd.Index:
     else:
         inside = np.zeros(len(ends), dtype=bool)
     starts = np.concatenate([[0], ends[~inside] + 1])
-    lines = np.concatenate([[1], np.flatnonzero(~inside) + 2])
     stops = np.concatenate([ends[~inside], [len(letters)]])
-    blank = np.array([not data[start:stop].strip() for start, stop in _short(starts, stops)], dtype=bool)
-    kept = np.ones(len(starts), dtype=bool)
-    kept[stops - starts <= _SHORT] = ~blank
-    lines = lines[kept][1:]  # without the header
+    lines = np.concatenate([[1], np.flatnonzero(~inside) + 2])
+    lines = lines[~_are_blank(data, starts, stops)][1:]  # without the header
     if len(lines) != rows:
         return pd.RangeIndex(rows)
     if rows and lines[0] == 2 and lines[-1] == rows + 1:
@@ -39,9 +39,10 @@ def line_index(data: bytes, rows: int) -> pd.Index:
     return pd.Index(lines, name=LINE)
 
 
-_SHORT = 3  # a longer line of blanks only is not looked for
-
-
-def _short(starts: np.ndarray, stops: np.ndarray) -> list[tuple[int, int]]:
-    chosen = stops - starts <= _SHORT
-    return list(zip(starts[chosen].tolist(), stops[chosen].tolist(), strict=True))
+def _are_blank(data: bytes, starts: Places, stops: Places) -> npt.NDArray[np.bool_]:
+    """Which records are blank: readers skip them. Longer ones are not looked at, since they would take long."""
+    short = np.flatnonzero(stops - starts <= _LONGEST_BLANK)
+    blank = np.zeros(len(starts), dtype=bool)
+    places = zip(starts[short].tolist(), stops[short].tolist(), strict=True)
+    blank[short] = [not data[start:stop].strip() for start, stop in places]
+    return blank
