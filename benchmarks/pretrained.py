@@ -7,7 +7,7 @@
 
 Every method keeps the same number of units per layer. The networks after some of the methods are distilled: trained
 towards the outputs of the whole network for 300 steps, in the same way. A run that was stopped continues with the rows
-that are missing, and `--networks`, `--methods` and `--keeps` limit it to some of them.
+that are missing, and `--networks`, `--methods`, `--keeps` and `--no-distil` limit it.
 """
 
 from __future__ import annotations
@@ -220,7 +220,7 @@ def wanted_rows(name: str) -> Iterator[Row]:
                     yield {"network": name, "keep": keep, "method": method, "seed": seed}
 
 
-def measure(study: Study, row: Row, folder: Path) -> Row:
+def measure(study: Study, row: Row, folder: Path, distil: bool) -> Row:
     if row["method"] == "whole":
         study.export(study.whole, folder, row["keep"])
         return {**row, "parameters": parameters(study.whole), "cut": study.judge(study.whole)}
@@ -228,7 +228,7 @@ def measure(study: Study, row: Row, folder: Path) -> Row:
     model = study.cut(row["method"], row["keep"], row["seed"])
     row = {**row, "seconds": round(time.process_time() - started, 1), "parameters": parameters(model)}
     row["cut"] = study.judge(model)
-    if METHODS[row["method"]] and row["keep"] in DISTILLED:
+    if distil and METHODS[row["method"]] and row["keep"] in DISTILLED:
         started = time.process_time()
         distil_(model, study.batches, study.wanted, study.loss_of, study.lr)
         row |= {"distil seconds": round(time.process_time() - started, 1), "distilled": study.judge(model)}
@@ -325,17 +325,18 @@ def main() -> None:
     parser.add_argument("--networks", nargs="+", choices=STUDIES, default=list(STUDIES))
     parser.add_argument("--methods", nargs="+", choices=["whole", *METHODS], default=["whole", *METHODS])
     parser.add_argument("--keeps", nargs="+", type=float, default=KEEPS)
+    parser.add_argument("--no-distil", dest="distil", action="store_false", help="cut and repair only")
     parser.add_argument("--models", type=Path, default=Path("runs/pretrained"), help="for the ONNX files")
     parser.add_argument("--show", action="store_true", help="print the tables of a finished file")
     options = parser.parse_args()
     found: Row = json.loads(RESULTS.read_text()) if RESULTS.is_file() else {"from": [], "rows": [], "files": []}
     torch.set_num_threads(1)
     for name in [] if options.show else options.networks:
-        run(name, options.methods, options.keeps, found, options.models)
+        run(name, options.methods, options.keeps, found, options.models, distil=options.distil)
     print(tables(found))
 
 
-def run(name: str, methods: Sequence[str], keeps: Sequence[float], found: Row, folder: Path) -> None:
+def run(name: str, methods: Sequence[str], keeps: Sequence[float], found: Row, folder: Path, *, distil: bool) -> None:
     """Add the rows of a network that are missing, and write the file after each of them."""
     import torch_pruning
 
@@ -350,7 +351,7 @@ def run(name: str, methods: Sequence[str], keeps: Sequence[float], found: Row, f
     known = [{key: row[key] for key in ("network", "keep", "method", "seed")} for row in found["rows"]]
     for row in wanted_rows(name):
         if row["method"] in methods and row["keep"] in (1.0, *keeps) and row not in known:
-            found["rows"].append({**measure(study, row, folder), "run": len(found["from"]) - 1})
+            found["rows"].append({**measure(study, row, folder, distil), "run": len(found["from"]) - 1})
             print(found["rows"][-1], flush=True)
             write()
     if study.path(folder, 1.0).is_file():
