@@ -63,7 +63,7 @@ REGULARISATION = Experiment(
     long=Protocol(
         unregularised(LONG_GRIDS),
         seeds=5,
-        says="Grids, epochs and early stopping of Table 1's long profile without ReLU6, on SpiralHard with LeakyReLU; five "
-        "final runs.",
+        says="Grids, epochs and early stopping of Table 1's long profile without ReLU6, on SpiralHard with LeakyReLU; "
+        "five final runs.",
     ),
 )
