@@ -105,9 +105,21 @@ def _part(store: Store, experiment: Experiment, show: Show) -> Part:
     for profile in PROFILES:
         used = Results(tuple(outcome for outcome in results.outcomes if outcome["profile"] == profile))
         if used.outcomes:
-            says = " ".join(dict.fromkeys(outcome["says"] for outcome in used.outcomes))
-            made.append(f"Profile `{profile}`: {says} Made by {_origin(experiment, profile, used)}.")
+            made.append(f"Profile `{profile}`: {_says(used)} Made by {_origin(experiment, profile, used)}.")
     return Part(experiment, made, show(results), _note(store, experiment.name))
+
+
+def _says(results: Results) -> str:
+    """What the protocol says, once, and what single cases add to it, such as another number of runs."""
+    said = list(dict.fromkeys(outcome["says"] for outcome in results.outcomes))
+    whole = [one for one in said if not any(one != other and one.startswith(other) for other in said)]
+    added: dict[str, list[str]] = {}
+    for outcome in results.outcomes:
+        for start in whole:
+            if outcome["says"] != start and outcome["says"].startswith(start):
+                rest = outcome["says"].removeprefix(start).strip()
+                added.setdefault(rest, []).append(f"{outcome['dataset']}, {outcome['label']}")
+    return " ".join([*whole, *(f"{'; '.join(cases)}: {rest}" for rest, cases in added.items())])
 
 
 def _note(store: Store, name: str) -> str:

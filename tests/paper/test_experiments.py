@@ -241,6 +241,12 @@ def test_the_report_says_which_commits_made_the_runs_by_a_command_that_can_be_ty
     assert "of-the-outcome" not in text
 
 
+def test_a_protocol_is_told_once_with_what_single_cases_add():
+    outcomes = [("Spiral", "AWN", "Long."), ("Spiral", "Fixed", "Long. Final runs here: 3."), ("pol", "AWN", "Long.")]
+    found = Results(tuple({"dataset": name, "label": label, "says": says} for name, label, says in outcomes))
+    assert paper_document._says(found) == "Long. Spiral, Fixed: Final runs here: 3."
+
+
 def record(seconds: float, **fields: object) -> dict[str, object]:
     return {"seconds": seconds, **fields}
 
