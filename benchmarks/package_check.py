@@ -109,9 +109,15 @@ def main() -> None:
             found["audit"] = audited(tools)
     before = json.loads(options.out.read_bytes()) if options.out.is_file() else {}
     content = {**before, **{part: {"from": made_by, **said} for part, said in found.items()}}
-    write_files({options.out: json_file(content)})
+    write_files({options.out: json_file({part: without_paths(said) for part, said in content.items()})})
     print(json.dumps(found, indent=1))
     sys.exit(1 if "failed: " in json.dumps(found) else 0)
+
+
+def without_paths(said: dict[str, Any]) -> dict[str, Any]:
+    """The same with other interpreters named by their versions alone: where they lie is of no use to others."""
+    command = re.sub(r"(?<= )\S*[.][.]/\S*|(?<= )/\S*", "PYTHON", said["from"]["command"])
+    return {**said, "from": {**said["from"], "command": command}}
 
 
 def looked_at(tools: Path, wheel: Path, source: Path) -> dict[str, Any]:

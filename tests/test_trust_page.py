@@ -46,6 +46,12 @@ def test_the_soak_found_what_the_page_says() -> None:
         assert f"| {name} | {swing['resized']:,} | {sizes[1]:.0f} | {sizes[-1]:.0f} |" in PAGE
 
 
+def test_the_versions_that_were_run_are_listed() -> None:
+    for run in results("package")["tests"]["runs"]:
+        python, torch = run["python"], run["torch"].split("+")[0]
+        assert f"| {python} | {torch} | {run['passed']:,} | {run.get('failed', 0)} |" in PAGE
+
+
 def test_the_licences_are_counted() -> None:
     found = results("licences")["awn"]
     mozilla = sum(len(names) for licence, names in found.items() if "MPL" in licence)
