@@ -368,8 +368,8 @@ def test_what_is_there_is_not_overwritten_unless_told_to(run: Run, made: Path) -
 @pytest.mark.parametrize(
     ("name", "content"),
     [
-        ("c.json", '{"hidden_layers": 1, "units": 9, "lr": 0.001, "choose": null}'),
-        ("c.toml", "hidden_layers = 1\nunits = 9\nlr = 0.001\nchoose = 'epoch'"),
+        ("c.json", '{"hidden_layers": 1, "units": 9, "lr": 0.001, "choose": null, "members": 1}'),
+        ("c.toml", "hidden_layers = 1\nunits = 9\nlr = 0.001\nchoose = 'epoch'\nmembers = 1"),
     ],
 )
 def test_options_come_from_a_file_and_the_command_line_goes_first(
