@@ -355,7 +355,7 @@ BAD_FOLDERS: dict[str, tuple[Callable[[Path], Any], str]] = {
         lambda f: save_file({"a": torch.zeros(1)}, f / "model.safetensors"),
         "was not written by awn",
     ),
-    "another version": (of_another_version, "this version of awn reads formats 1 to 2"),
+    "another version": (of_another_version, "this version of awn reads formats 1 to 3"),
     "a pickle": (lambda f: torch.save(nn.Linear(2, 2).state_dict(), f / "model.safetensors"), "cannot be read"),
 }
 

@@ -62,7 +62,9 @@ class Options:
         else:
             family = (self.importance or Exponential).for_units(units, self.quantile)
         gain = math.sqrt(2) if gain is None else gain
-        width = Width(family, quantile=self.quantile, gain=gain, device=like.device, dtype=like.dtype, **self.limits._asdict())
+        width = Width(
+            family, quantile=self.quantile, gain=gain, device=like.device, dtype=like.dtype, **self.limits._asdict()
+        )
         width.amplitude = even_amplitude(family, width.units)
         width.set_units(units, units)  # as the tensors are: no slot is inert yet
         return width
