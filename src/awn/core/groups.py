@@ -182,12 +182,12 @@ def check_connection(width: Width, axes: Sequence[Axis]) -> None:
                 f"{axis} belongs to units that no weight of its layer makes. Set fill=…, the value of new units."
             )
     for axis in producers:
-        others = [child for child in axis.module.children() if isinstance(child, Width)]
+        carried = [child for child in axis.module.children() if isinstance(child, Width)]
         # Units of another width may be made by other tensors of the module, or by other blocks of this one.
-        same = [one for width in others for one in width.axes if (one.name, one.dim) == (axis.name, axis.dim)]
-        if axis is producers[0] and others:
+        same = [one for other in carried for one in other.axes if (one.name, one.dim) == (axis.name, axis.dim)]
+        if axis is producers[0] and carried:
             raise ArgumentError(f"{axis.module} already has a learned width. Connect all its axes at once.")
-        if any(one.module is axis.module for one in same) and not {block.of for block in axis.blocks} & set(others):
+        if any(one.module is axis.module for one in same) and not {block.of for block in axis.blocks} & set(carried):
             raise ArgumentError(f"{axis} already has a learned width. Connect all its axes at once.")
     if hasattr(producers[0].module, WIDTH_NAME):
         raise ArgumentError(
