@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import errno
 import json
 import os
@@ -20,6 +21,8 @@ from torch import Tensor, nn
 from torch.optim.lr_scheduler import OneCycleLR, ReduceLROnPlateau
 
 import awn
+from awn.files.model_folder import describe, rebuild
+from awn.files.model_schema import read_description
 from cases import (
     IN,
     OUT,
@@ -704,3 +707,20 @@ def test_a_run_cut_short_is_reported(tmp_path: Path) -> None:
         with pytest.raises(awn.AwnError, match="it is damaged"):
             awn.resume_run_(path, model, optimizer)
     assert_same(before, snapshot(model, optimizer))
+
+
+def test_a_description_of_format_2_is_read() -> None:
+    """Axes had a number of entries per unit, and groups had no attributes."""
+    model = awn.AdaptiveMLP(2, 3, hidden_layers=2)
+    now = describe(model)
+    before = copy.deepcopy(now)
+    before["format"] = 2
+    for group in before["groups"]:
+        assert group.pop("attributes") == []
+        for axis in group["axes"]:
+            (block,) = axis.pop("layout")
+            axis["repeat"] = block["entries"]
+    tensors = dict(model.state_dict())
+    _, read = read_description(Path("folder"), before, tensors)
+    assert read == json.loads(json.dumps(now))
+    assert torch.equal(rebuild(tensors, read)(torch.ones(1, 2)), model(torch.ones(1, 2)))

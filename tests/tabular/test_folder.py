@@ -203,7 +203,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], None], str]] = {
     "too few classes": (edit("estimator", "fitted", "classes", "labels", value=[0, 1], both=True), "2 classes"),
     "too many columns": (edit("estimator", "fitted", "n_features_in", value=9, both=True), "9 columns"),
     "nothing fitted": (edit("estimator", "fitted", value=3, both=True), "edited or is damaged"),
-    "another format": (edit("estimator", "format", value=99, both=True), "this version of awn reads formats 1 to 2"),
+    "another format": (edit("estimator", "format", value=99, both=True), "this version of awn reads formats 1 to 3"),
     "not ours": (not_ours, "is not a model folder"),
     "a network alone": (a_network_alone, "a network without an estimator"),
     "no folder": (shutil.rmtree, "there is no folder"),
@@ -219,7 +219,7 @@ def test_a_damaged_folder_is_refused_with_its_name(damage: str, folder: Path) ->
     assert str(folder) in str(caught.value)
 
 
-LACKING = {"type": "a network without an estimator", "format": "this version of awn reads formats 1 to 2"}
+LACKING = {"type": "a network without an estimator", "format": "this version of awn reads formats 1 to 3"}
 
 
 @pytest.mark.parametrize("entry", ["type", "options", "fitted", "about", "checksum", "format"])

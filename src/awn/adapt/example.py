@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 import itertools
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -151,6 +152,8 @@ def _shapes(model: nn.Module) -> Iterator[tuple[int | str, ...]]:
         elif isinstance(layer, nn.modules.conv._ConvNd):
             dims = len(layer.kernel_size)
             yield from ((n, layer.in_channels, *[size] * dims) for size in (_SIZES if dims < 3 else _SIZES[:12]))
+        elif isinstance(layer, nn.Unflatten) and layer.dim == 1:
+            yield (n, math.prod(layer.unflattened_size))
         elif isinstance(layer, nn.Embedding):
             yield ("whole", layer.num_embeddings)
         elif isinstance(layer, nn.MultiheadAttention):

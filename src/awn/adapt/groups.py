@@ -31,8 +31,6 @@ class Candidate:
     bare: bool = False
     silent: list[Place] = field(default_factory=list)
     why: str | None = None
-    #: Whether the reason is that the example shows no effect of the units.
-    unverifiable: bool = False
     gain: float | None = None
 
     @property

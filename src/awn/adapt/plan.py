@@ -118,20 +118,14 @@ def _plan(
     width = widths[candidate.leaf]
     gated = [*candidate.readers, *candidate.silent]
     makers = [place for place in candidate.makers if place not in candidate.silent]
-    carriers = [
-        place
-        for place in makers
-        if recorder.tensors[place[0]].dim() > 1
-        and owner(place[0]) not in taken
-        and not hasattr(modules[owner(place[0])], WIDTH_NAME)
-    ]
-    first = (
-        next((place for place in carriers if owner(place[0]) == candidate.name), *carriers[:1]) if carriers else None
-    )
+    free = [place for place in makers if recorder.tensors[place[0]].dim() > 1 and owner(place[0]) not in taken]
+    carriers = [place for place in free if not hasattr(modules[owner(place[0])], WIDTH_NAME)] or free
+    if not carriers:
+        raise AwnError("the module that makes its units carries another learned width already")
+    first = next((place for place in carriers if owner(place[0]) == candidate.name), carriers[0])
     makers = sorted(makers, key=lambda place: place != first)
-    if first is not None:
-        candidate.name = owner(first[0])
-        taken.add(candidate.name)
+    candidate.name = owner(first[0])
+    taken.add(candidate.name)
     weighted = {owner(name) for name, _ in makers if recorder.tensors[name].dim() > 1}
     axes = [
         _axis(place, role, recorder, modules, widths, width, weighted)

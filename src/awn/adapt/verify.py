@@ -158,7 +158,6 @@ class Verifier:
                 candidate.why = (
                     "not verifiable with this example: its units have no effect on the outputs that would show"
                 )
-                candidate.unverifiable = True
         self.kept = [candidate for candidate in self.kept if candidate.why is None]
         leaves = {candidate.leaf for candidate in self.kept}
         self.patches = {number: term for number, term in self.patches.items() if leaves & set(term.leaves())}

@@ -181,9 +181,14 @@ def check_connection(width: Width, axes: Sequence[Axis]) -> None:
             raise ArgumentError(
                 f"{axis} belongs to units that no weight of its layer makes. Set fill=…, the value of new units."
             )
-    for module in dict.fromkeys(axis.module for axis in producers):
-        if any(isinstance(child, Width) for child in module.children()):
-            raise ArgumentError(f"{module} already has a learned width. Connect all its axes at once.")
+    for axis in producers:
+        carried = [child for child in axis.module.children() if isinstance(child, Width)]
+        # Units of another width may be made by other tensors of the module, or by other blocks of this one.
+        same = [one for other in carried for one in other.axes if (one.name, one.dim) == (axis.name, axis.dim)]
+        if axis is producers[0] and carried:
+            raise ArgumentError(f"{axis.module} already has a learned width. Connect all its axes at once.")
+        if any(one.module is axis.module for one in same) and not {block.of for block in axis.blocks} & set(carried):
+            raise ArgumentError(f"{axis} already has a learned width. Connect all its axes at once.")
     if hasattr(producers[0].module, WIDTH_NAME):
         raise ArgumentError(
             f"{type(producers[0].module).__name__} has an attribute {WIDTH_NAME!r} of its own, where its learned width "
