@@ -59,6 +59,23 @@ def test_an_empty_tensor_cannot_ask_for_memory(tmp_path: Path) -> None:
         awn.load(edited(tmp_path / "model", widen, {"hidden.0.weight": torch.empty(0, 10**9)}))
 
 
+@pytest.mark.parametrize("lost", [{"betas": None}, {"betas": ...}, {"initial_lr": ...}, {"lr": "0.1"}], ids=str)
+def test_a_checkpoint_without_an_option_of_its_optimizer_is_refused(lost: dict[str, Any], tmp_path: Path) -> None:
+    model = awn.AdaptiveMLP(2, 2)
+    optimizer = torch.optim.Adam(model.parameters())
+    optimizer.param_groups[0]["initial_lr"] = 0.1
+    awn.save_run(tmp_path / "run", model, optimizer)
+    assert awn.resume_run_(tmp_path / "run", model, optimizer) is None
+    other = torch.optim.Adam(model.parameters())
+    for name, value in lost.items():
+        other.param_groups[0].update({"initial_lr": 0.1, name: value})
+        if value is ...:
+            del other.param_groups[0][name]
+    awn.save_run(tmp_path / "run", model, other)
+    with pytest.raises(FileError, match=next(iter(lost))):
+        awn.resume_run_(tmp_path / "run", model, optimizer)
+
+
 def test_json_nested_too_deep_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "deep.json"
     path.write_text("[" * 10**5 + "]" * 10**5)

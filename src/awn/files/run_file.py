@@ -153,8 +153,11 @@ def _check_options(path: str | Path, saved: Mapping[str, Any], optimizer: torch.
     """Raise unless the saved options have the types of the optimizer's own, and the states belong to its parameters."""
     for there, here in zip(saved["param_groups"], optimizer.param_groups, strict=True):
         for name, value in here.items():
-            other = there.get(name, value)
-            if name != "params" and kind_of(other) != kind_of(value) and None not in (value, other):
+            # Later versions of torch have more switches, and fill them in themselves.
+            required = value is not None and not isinstance(value, bool)
+            other = there.get(name, None if required else value)
+            wrong = kind_of(other) != kind_of(value) and (required or None not in (value, other))
+            if name != "params" and wrong:
                 raise CheckpointError(f"{path} is damaged: it gives an optimizer {name}={other!r}. Restore the file.")
     numbers = [number for group in saved["param_groups"] for number in group["params"]]
     if sorted(numbers) != list(range(len(numbers))) or not saved["state"].keys() <= set(numbers):
