@@ -311,7 +311,7 @@ def test_fit_takes_caps_and_the_task(run: Run, made: Path) -> None:
     words = ["fit", made / "iris.csv", "--target", "target", "--json", *QUICK]
     small = json.loads(run(*words, "--max-params", 800, "--out", "a").out)
     assert small["parameters"] <= 800
-    narrow = json.loads(run(*words, "--max-units", 9, "--out", "b").out)
+    narrow = json.loads(run(*words, "--max-units", 9, "--members", 1, "--out", "b").out)
     assert max(narrow["widths"].values()) <= 9
     assert json.loads(run(*words, "--task", "regression", "--out", "c").out)["score_name"] == "R²"
 

@@ -287,7 +287,7 @@ def test_batches_smaller_than_the_ranks_are_refused(ranks: Ranks) -> None:
 def test_the_command_under_torchrun(ranks: Ranks, tmp_path: Path) -> None:
     table = str(Path(__file__).parents[2] / "examples" / "tables" / "breast_cancer.csv")
     config = tmp_path / "c.json"
-    config.write_text('{"choose": null}')  # a single process chooses over folds
+    config.write_text('{"choose": null, "members": 1}')  # a single process chooses over folds, and averages
     words = ["fit", table, "--target", "diagnosis", "--epochs", "3", "--no-compare", "--json"]
     words += ["--config", str(config), "--out"]
     (first, second) = ranks.run(rank_cases.command, 2, 2, free_port(), [*words, str(tmp_path / "two")], joined=False)

@@ -256,9 +256,11 @@ def test_numeric_pieces_are_the_whole_preprocessing(name: str) -> None:
         assert np.array_equal(getattr(pieces, field.name), getattr(again, field.name))
 
 
-@pytest.mark.parametrize("name", ["one category", "dates", "everything"])
-def test_other_tables_have_no_numeric_pieces(name: str) -> None:
-    assert Preprocessor().fit(TABLES[name]).numeric_pieces() is None
+@pytest.mark.parametrize("name", list(TABLES))
+def test_numeric_pieces_have_all_numbers_and_parts_of_dates(name: str) -> None:
+    fitted = Preprocessor().fit(TABLES[name])
+    pieces = fitted.numeric_pieces()
+    assert (list(pieces.columns) if pieces is not None else []) == list(fitted.number_names)
 
 
 @pytest.mark.parametrize(

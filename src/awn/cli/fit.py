@@ -39,6 +39,9 @@ def fit(
     ] = None,
     max_units: Annotated[int | None, typer.Option(help="Maximum number of units per layer. Default: 256.")] = None,
     max_params: Annotated[int | None, typer.Option(help="Maximum number of parameters. Default: no limit.")] = None,
+    members: Annotated[
+        int | None, typer.Option(help="Number of networks to average. Default: 5, or 1 for large tables.", min=1)
+    ] = None,
     config: Annotated[Path | None, typer.Option(help="JSON or TOML file of estimator parameters.")] = None,
     balanced: Annotated[
         bool, typer.Option("--balanced", help="Weigh all classes equally in training, however many rows they have.")
@@ -66,7 +69,13 @@ def fit(
     from awn.tabular.settings import TableSettings
 
     torch.set_num_threads(threads)
-    named = {"hidden_layers": hidden_layers, "epochs": epochs, "max_units": max_units, "max_params": max_params}
+    named = {
+        "hidden_layers": hidden_layers,
+        "epochs": epochs,
+        "max_units": max_units,
+        "max_params": max_params,
+        "members": members,
+    }
     options = {**read_config(config), **{name: value for name, value in named.items() if value is not None}}
     if balanced:
         options["class_weight"] = "balanced"
