@@ -18,6 +18,7 @@ import pytest
 
 import awn
 import rank_cases
+from awn.tabular import load_estimator
 from cli_cases import Run
 from rank_cases import Ranks
 
@@ -409,7 +410,7 @@ def test_a_run_to_overwrite_is_not_gone_on_with_after_a_restart(run: Run, tmp_pa
     assert run(*words).code == 0, "the run that is there is finished"
     assert run(*words, "--hidden-layers", 3).code == 2, "it has other settings"
     assert run(*words, "--hidden-layers", 3, "--overwrite").code == 0
-    assert len(awn.widths(awn.load(tmp_path / "out" / "model"))) == 3
+    assert len(load_estimator(tmp_path / "out" / "model").widths_) == 3
 
 
 DYING = """
