@@ -226,8 +226,8 @@ def _build(config: Config, tensors: Mapping[str, Tensor]) -> AdaptiveMLP:
     described = config["model"]
     if described["type"] != AdaptiveMLP.__name__:
         raise CheckpointError(
-            f"the folder holds a {described['type']}. Pass a model of this class: awn.load(folder, model). A model of a "
-            "table, from `awn fit` or an estimator, is read by awn.tabular.load_estimator(folder)."
+            f"the folder holds a {described['type']}. Pass a model of this class: awn.load(folder, model). A model of "
+            "a table, from `awn fit` or an estimator, is read by awn.tabular.load_estimator(folder)."
         )
     if "activation" in described:
         raise CheckpointError(
