@@ -117,6 +117,7 @@ def _end(estimator: Estimator) -> dict[str, Any]:
     history = estimator.history_
     widths = {group.name: group.width for one in networks_of(estimator.model_) for group in find_groups(one)}
     return {
+        "networks": estimator.members_,
         "widths": estimator.widths_,
         "learned_widths": estimator.learned_widths_,
         "at_cap": {name: width.units for name, width in widths.items() if width.units == width.max_units},

@@ -189,7 +189,13 @@ def read_fit(run: TableRun, asked: Mapping[str, Any]) -> TableFit | None:
 
 _SUMMARY = record(
     {own.name: anything() for own in fields(TableFit)}
-    | {"from": entries(anything()), "score_name": text(), "seconds": number(), "parameters": whole(0)}
+    | {
+        "from": entries(anything()),
+        "score_name": text(),
+        "seconds": number(),
+        "parameters": whole(0),
+        "networks": whole(1),
+    }
     | {"scores": record({"adaptive": number()}, others=number())}
     | {name: entries(whole(0)) for name in ("rows", "columns", "widths", "learned_widths", "at_cap")}
     | {"epochs": whole(0), "kept_epoch": whole(0), "stopped_early": flag(), "notes": items(text())},

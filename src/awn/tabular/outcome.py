@@ -51,10 +51,10 @@ class Start(NamedTuple):
 class TableFit:
     """The result of a run: scores on the test set, widths, size, time, and paths.
 
-    The model is that of `kept_epoch`, out of `epochs`, cut from `learned_widths` to `widths`. `at_cap` has the layers
-    that ended at their maximum number of units, with that number. `measures` has for each network the `value` of every
-    measure on the test set, and the ends of its 95 % interval, `low` and `high`. `training_path` is that of the
-    history: "by hand" or "autograd".
+    The model is that of `kept_epoch`, out of `epochs`, cut from `learned_widths` to `widths`. It is the mean of several
+    `networks`, whose units are counted together. `at_cap` has the layers that ended at their maximum number of units,
+    with that number. `measures` has for each network the `value` of every measure on the test set, and the ends of its
+    95 % interval, `low` and `high`. `training_path` is that of the history: "by hand" or "autograd".
     """
 
     task: Task
@@ -64,6 +64,7 @@ class TableFit:
     columns: dict[str, int]
     scores: dict[str, float]
     measures: dict[str, dict[str, dict[str, float]]]
+    networks: int
     widths: dict[str, int]
     learned_widths: dict[str, int]
     at_cap: dict[str, int]
@@ -82,6 +83,8 @@ class TableFit:
         """The result in one line: how many units are enough, how good they are, and how boosting compares."""
         learned, kept = sum(self.learned_widths.values()), sum(self.widths.values())
         enough = f"{kept} units are enough" if kept < learned else f"all {kept} learned units count"
+        if self.networks > 1:
+            enough += f" ({self.networks} networks of about {round(kept / self.networks)})"
         as_good = f", as good as all {learned} that were learned" if kept < learned else ""
         others = f"; gradient boosting: {self._with_interval('boosting')}" if "boosting" in self.scores else ""
         return f"{enough}: {self.score_name} {self._with_interval('adaptive')} on the test rows{as_good}{others}"
