@@ -44,12 +44,8 @@ def torchrun_group() -> Iterator[int]:
     try:
         yield dist.get_rank()
     finally:
-        leave_group()
-
-
-def leave_group() -> None:
-    """Leave the process group, so that the process can end."""
-    dist.destroy_process_group()
+        dist.destroy_process_group()
+    # Not after an error, which has to be printed before torchrun ends this process.
     time.sleep(_SECONDS_TO_RELEASE)
 
 
