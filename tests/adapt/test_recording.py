@@ -322,6 +322,15 @@ def flags() -> list[Any]:
     ]
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Python's own answer to Ctrl-C, which processes that run tests in parallel ignore."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_at_any_operation_leaves_everything_as_it_was() -> None:
     """Either nothing has changed, or all: 200 interrupts over the whole of `adapt_`."""
     torch.manual_seed(0)

@@ -66,7 +66,7 @@ def test_paths_that_are_not_utf8_work_in_every_command(run: Run) -> None:
     table().to_csv("houses.csv", index=False)
     file = folder + b"/h\xff.csv"
     os.rename("houses.csv", file)
-    said = awn("fit", file, "--target", "price", "--out", folder + b"/run", *QUICK)
+    said = awn("fit", file, "--target", "price", "--out", folder + b"/run", "--members", "1", *QUICK)
     assert said.returncode == 0, said.stderr
     assert folder + b"/run/report.html" in said.stdout, "a path is shown as it is"
     here = {name: os.fsdecode(folder + b"/" + name.encode()) for name in ("run", "half", "all.html")}

@@ -11,7 +11,7 @@ from awn.tabular.estimators import AdaptiveClassifier
 
 def test_the_last_marked_epoch_is_the_one_that_was_kept() -> None:
     X, y = load_breast_cancer(return_X_y=True)
-    classifier = AdaptiveClassifier(epochs=12, random_state=0, choose=None).fit(X, y)
+    classifier = AdaptiveClassifier(epochs=12, random_state=0, choose=None, members=1).fit(X, y)
     marked = [row for row in classifier.history_ if row["best"]]
     assert marked[-1]["epoch"] == classifier.history_.kept_epoch
     assert marked[-1]["widths"] == classifier.widths_

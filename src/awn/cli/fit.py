@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -21,6 +21,17 @@ if TYPE_CHECKING:
     from awn.tabular.settings import TableSettings
 
 
+Epochs = Annotated[
+    int | None, typer.Option(help="Maximum number of epochs. Default: about 25, or 50 for a regression.")
+]
+NetworksToAverage = Annotated[
+    int | None, typer.Option(help="Number of networks to average. Default: 5, or 1 for large tables.", min=1)
+]
+Balanced = Annotated[
+    bool, typer.Option("--balanced", help="Weigh all classes equally in training, however many rows they have.")
+]
+
+
 def fit(
     tables: Annotated[list[Path], typer.Argument(help="One or more CSV, TSV or Parquet files, compressed or not.")],
     target: Annotated[str, typer.Option(help="Column to predict.")],
@@ -34,18 +45,12 @@ def fit(
     seeds: Annotated[int, typer.Option(help="Number of runs per table, with consecutive seeds.", min=1)] = 1,
     workers: Annotated[int | None, typer.Option(help="Number of runs at a time. Default: 1.", min=1)] = None,
     ray: Annotated[str | None, typer.Option(help="Address of a Ray cluster, or `local` to start one.")] = None,
-    epochs: Annotated[
-        int | None, typer.Option(help="Maximum number of epochs. Default: about 25, or 50 for a regression.")
-    ] = None,
+    epochs: Epochs = None,
     max_units: Annotated[int | None, typer.Option(help="Maximum number of units per layer. Default: 256.")] = None,
     max_params: Annotated[int | None, typer.Option(help="Maximum number of parameters. Default: no limit.")] = None,
-    members: Annotated[
-        int | None, typer.Option(help="Number of networks to average. Default: 5, or 1 for large tables.", min=1)
-    ] = None,
+    members: NetworksToAverage = None,
     config: Annotated[Path | None, typer.Option(help="JSON or TOML file of estimator parameters.")] = None,
-    balanced: Annotated[
-        bool, typer.Option("--balanced", help="Weigh all classes equally in training, however many rows they have.")
-    ] = False,
+    balanced: Balanced = False,
     compare: Annotated[
         bool, typer.Option(help="Also train a fixed network, gradient boosting and a linear model, to compare.")
     ] = True,
@@ -69,16 +74,9 @@ def fit(
     from awn.tabular.settings import TableSettings
 
     torch.set_num_threads(threads)
-    named = {
-        "hidden_layers": hidden_layers,
-        "epochs": epochs,
-        "max_units": max_units,
-        "max_params": max_params,
-        "members": members,
-    }
-    options = {**read_config(config), **{name: value for name, value in named.items() if value is not None}}
-    if balanced:
-        options["class_weight"] = "balanced"
+    own: dict[str, Any] = {"hidden_layers": hidden_layers, "epochs": epochs, "max_units": max_units}
+    own |= {"max_params": max_params, "members": members, "class_weight": "balanced" if balanced else None}
+    options = {**read_config(config), **{name: value for name, value in own.items() if value is not None}}
     if kinds := column_kinds(ignore or [], kind or []):
         options["kinds"] = {**(options.get("kinds") or {}), **kinds}
     settings = TableSettings(target, cast("Task | None", task), test_size, seed, compare, explain, options)
