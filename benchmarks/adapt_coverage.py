@@ -18,6 +18,7 @@ import json
 import math
 import os
 import random
+import re
 import resource
 import select
 import signal
@@ -109,7 +110,8 @@ def trial(name: str) -> Row:
         torch.manual_seed(0)
         model, one, two = collection()[name]()
     except Exception as error:
-        return {"verdict": "not built", "why": f"{type(error).__name__}: {str(error)[:200]}"}
+        why = re.sub(r"'\S*site-packages/", "'", str(error))  # a path of this machine means nothing elsewhere
+        return {"verdict": "not built", "why": f"{type(error).__name__}: {why[:200]}"}
     plain, started = copy.deepcopy(model), time.process_time()
     try:
         report = awn.adapt_(model, example_input=one, preserve=True)
