@@ -98,26 +98,31 @@ class Dense(nn.Module):
         return self.head(x)
 
 
+def drawn(*shape: int) -> Tensor:
+    """The same numbers in every process: with others, all units of a small layer may be silent."""
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(0))
+
+
 def tokens(samples: int = 3, length: int = 4) -> Tensor:
-    return torch.randn(samples, length, 8)
+    return drawn(samples, length, 8)
 
 
 # (a model, an input, another of another shape, the widths that it must get)
 MODELS: dict[str, tuple[Callable[[], nn.Module], Tensor, Tensor, dict[str, int]]] = {
     "attention": (lambda: nn.Sequential(Attention(), Attention()), tokens(), tokens(2, 5), {"0.qkv": 2, "1.qkv": 2}),
     "experts": (Experts, tokens(), tokens(2, 5), {"": 6}),
-    "u-net": (UNet, torch.randn(3, 2, 4, 4), torch.randn(2, 2, 4, 4), {"a": 5, "b": 7, "up": 6, "c": 4}),
-    "dense": (Dense, torch.randn(3, 5), torch.randn(4, 5), {f"layers.{n}": 4 for n in range(3)}),
+    "u-net": (UNet, drawn(3, 2, 4, 4), drawn(2, 2, 4, 4), {"a": 5, "b": 7, "up": 6, "c": 4}),
+    "dense": (Dense, drawn(16, 5), drawn(9, 5), {f"layers.{n}": 4 for n in range(3)}),
     "glu": (
         lambda: nn.Sequential(nn.Linear(8, 12), nn.GLU(), nn.Linear(6, 10), nn.GLU(), nn.Linear(5, 2)),
-        torch.randn(3, 8),
-        torch.randn(4, 8),
+        drawn(3, 8),
+        drawn(4, 8),
         {"0": 6, "2": 5},
     ),
     "cell": (
         lambda: Cell(),
-        torch.randn(3, 4, 5),
-        torch.randn(2, 6, 5),
+        drawn(3, 4, 5),
+        drawn(2, 6, 5),
         {"cell": 7},
     ),
 }
