@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from awn.basics.random_states import random_states, set_random_states
+from awn.basics.random_states import random_states, seed_torch, set_random_states
 from awn.core.groups import find_groups
 from awn.core.ordered import draw_prefix_
 from awn.core.resize import resize_
@@ -172,15 +172,13 @@ def _why_not_by_hand(run: Run, loss: Loss, callbacks: Sequence[Callback]) -> str
     return why_not(run, loss, callbacks)
 
 
-def _train_by_hand(run: Run, loss: Loss, prior: Prior, budget: Budget | None) -> list[Tensor]:
+def _train_by_hand(run: Run, loss: Loss, prior: Prior, budget: Budget | None) -> Tensor:
     from awn.training.by_hand.epoch import train_epoch
 
     return train_epoch(run, loss, prior, budget)
 
 
-def _train_epoch(
-    run: Run, loss: Loss, prior: Prior, budget: Budget | None, callbacks: Sequence[Callback]
-) -> list[Tensor]:
+def _train_epoch(run: Run, loss: Loss, prior: Prior, budget: Budget | None, callbacks: Sequence[Callback]) -> Tensor:
     """All steps of an epoch, through autograd; returns the data term of each."""
     model, optimizer, progress, options = run.parallel.train(), run.optimizer, run.progress, run.options
     run.draw_apart()
@@ -206,7 +204,7 @@ def _train_epoch(
         for callback in callbacks:
             callback.on_step_end(progress, resized)
         data_terms.append(nll.detach())
-    return data_terms
+    return torch.stack(data_terms)
 
 
 def _data_term(run: Run, loss: Loss, batch: Data) -> Tensor:
@@ -214,9 +212,9 @@ def _data_term(run: Run, loss: Loss, batch: Data) -> Tensor:
         return loss(run.parallel(batch.x), batch.y, batch.weight)
 
 
-def _mean_terms(run: Run, data_terms: Sequence[Tensor], prior: Prior, budget: Budget | None) -> dict[str, float]:
+def _mean_terms(run: Run, data_terms: Tensor, prior: Prior, budget: Budget | None) -> dict[str, float]:
     """The terms of the loss after an epoch, the data term as its mean over the steps."""
-    mean = average_(run.parallel, torch.stack(list(data_terms)).mean())
+    mean = average_(run.parallel, data_terms.mean())
     means = {"data": mean.item(), **_other_terms(run, prior, budget)}
     means["total"] = sum(means.values())
     if not math.isfinite(means["total"]):  # in an adaptive model, `objective` checks every step
@@ -259,7 +257,7 @@ def _loss_error(run: Run, validation: Data | None, loss: Loss) -> float:
 @contextmanager
 def _own_random_numbers(seed: int) -> Iterator[None]:
     before = random_states()
-    torch.manual_seed(seed)
+    seed_torch(seed)
     try:
         yield
     finally:

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.optim import Adam, Optimizer
 
 from awn.basics.plain import to_plain
+from awn.basics.random_states import seed_torch
 from awn.core.groups import find_groups
 from awn.core.ordered import order_
 from awn.core.state import load_state_dict_
@@ -136,7 +137,7 @@ class Run:
         values that a resumed run knows, too.
         """
         if self.rank > 0:
-            torch.manual_seed(zlib.crc32(f"{self.options.seed} {self.rank} {self.progress.epoch}".encode()))
+            seed_torch(zlib.crc32(f"{self.options.seed} {self.rank} {self.progress.epoch}".encode()))
 
     def autocast(self) -> AbstractContextManager[Any]:
         """Mixed precision, if requested and supported by the device."""
