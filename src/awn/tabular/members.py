@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from awn.core.summary import widths
 
-_ROOM = 1.5
+_ROOM = 1.25
 
 
 class Members(nn.Module):
@@ -48,11 +48,11 @@ def total_widths(found: Sequence[Mapping[str, int]]) -> dict[str, int]:
 def roomy(model: nn.Module) -> list[int]:
     """The units per layer for another network like a trained one that was cut.
 
-    A network needs more units while it trains than after it, so these are half as many again.
+    A network needs more units while it trains than after it, so these are a quarter more.
 
     >>> import awn
     >>> roomy(awn.AdaptiveMLP(2, 3, importance=awn.Exponential.for_units(21)))
-    [32]
+    [27]
     """
     return [math.ceil(_ROOM * units) for units in widths(model).values()]
 

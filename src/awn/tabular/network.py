@@ -135,7 +135,8 @@ class NetworkEstimator(NetworkParameters, BaseEstimator):  # type: ignore[misc]
         """
         networks, parts, histories = [self.model_], [part], [self.history_]
         prior = self._prior(len(part.train.y))
-        units = roomy(self.model_) if members > 1 and self._learns_and_chooses() else None
+        given = members > 1 and self._learns_and_chooses() and self.max_params is None
+        units = roomy(self.model_) if given else None
         for place, other in enumerate(other_parts(part, max(members, folds) - 1, options.seed), 1):
             network = self._make_network(part.train.x.shape[1], outputs, options.seed + place, units)
             own = dataclasses.replace(options, seed=options.seed + place)
@@ -151,14 +152,15 @@ class NetworkEstimator(NetworkParameters, BaseEstimator):  # type: ignore[misc]
                 )
             histories.append(history)
             networks.append(network)
-            parts.append(other)
+            # The rows of a member are not needed any more, and their memory serves for those of the next.
+            parts.append(other if folds > 1 else Part(part.train, other.held))
         if folds > 1:
             self.history_.choice = choose_over_folds_(
                 networks, parts, loss=criterion.loss, score=criterion.score, options=options, prior=prior
             )
         self.learned_widths_ = total_widths([kept["widths"] for kept in (each.kept for each in histories[:members])])
         self.model_ = networks[0] if members == 1 else Members(networks[:members])
-        return HeldOutputs.of(networks[:members], parts[:members])
+        return HeldOutputs.of(networks[:members], [part.held for part in parts[:members]])
 
     def _learns_and_chooses(self) -> bool:
         return self.choose == "smallest" and self.fixed_widths is None

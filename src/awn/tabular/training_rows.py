@@ -16,7 +16,7 @@ Array = NDArray[Any]
 # The loss on fewer validation rows is too noisy for early stopping.
 _FEWEST_VALIDATION_ROWS = 5
 # More rows would judge a network hardly better, and they are missing in training.
-_MOST_VALIDATION_ROWS = 4000
+_MOST_VALIDATION_ROWS = 2500
 
 
 @dataclass(frozen=True)
