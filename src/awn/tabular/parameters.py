@@ -36,10 +36,10 @@ class NetworkParameters:
     ordered: float = 0.0
     weight_scale: float | None = 0.6
     members: int | None = None
-    bins: int = 24
+    bins: int | None = None
     dropout: float = 0.0
     batch_norm: bool = False
-    lr: float = 0.005
+    lr: float | None = None
     width_lr: float | None = None
     batch_size: int | None = None
     epochs: int | None = None

@@ -52,7 +52,7 @@ def cut_and_tuned(
     """
     cut = choice.model()
     tuned = copy.deepcopy(cut)  # to make the cuts a second time takes longer
-    with _pinned(tuned):
+    with pinned_widths(tuned):
         fine_tune_(tuned)
     best = min(cut, tuned, key=lambda network: mean_loss(network.eval(), validation, loss))
     return best.state_dict()
@@ -81,7 +81,7 @@ def _some(inputs: Tensor, seed: int) -> Tensor:
 
 
 @contextmanager
-def _pinned(model: nn.Module) -> Iterator[None]:
+def pinned_widths(model: nn.Module) -> Iterator[None]:
     """Inside the block, training cannot change the widths."""
     widths = [group.width for group in find_groups(model)]
     bounds = [(width.min_units, width.max_units) for width in widths]

@@ -23,6 +23,8 @@ Chooses = Literal["smallest", "epoch"]
 class FitOptions:
     """How `fit` trains.
 
+    An epoch is `passes` passes over the samples, after which the model is evaluated.
+
     `width_lr` is the learning rate of ν, five times `lr` unless given. `patience`: epochs without a better score before
     training stops; None trains all epochs. `schedule`: "cosine" brings the learning rate down to a hundredth over all
     epochs, "plateau" halves it after a quarter of the patience without a better score, "constant" leaves it to the
@@ -42,6 +44,7 @@ class FitOptions:
     """
 
     epochs: int = 200
+    passes: int = 1
     batch_size: int = 128
     lr: float = 0.01
     width_lr: float | None = None
@@ -59,7 +62,7 @@ class FitOptions:
     ordered: float | None = None
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch_size", "resize_every"):
+        for name in ("epochs", "passes", "batch_size", "resize_every"):
             check_units(name, getattr(self, name))
         if self.ordered is not None:
             check_share("ordered", self.ordered)

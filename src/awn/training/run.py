@@ -127,8 +127,9 @@ class Run:
 
     def shuffled(self) -> tuple[Tensor, int]:
         """The order of the samples in the next epoch, and the number of its batches."""
-        samples = len(self.train.y)
-        return torch.randperm(samples, generator=self.shuffling), math.ceil(samples / self.options.batch_size)
+        samples, passes = len(self.train.y), self.options.passes
+        orders = [torch.randperm(samples, generator=self.shuffling) for _ in range(passes)]
+        return torch.cat(orders), passes * math.ceil(samples / self.options.batch_size)
 
     def draw_apart(self) -> None:
         """Give the ranks different random numbers, for dropout.
