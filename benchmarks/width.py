@@ -96,7 +96,7 @@ OPTIONS: dict[str, Row] = {
 }
 # One network each: several, averaged, would be compared with single fixed ones.
 ONE = {"members": 1}
-BEFORE = {
+BEFORE: Row = {
     "activation": "relu",
     "bins": 0,
     "lr": 0.01,
@@ -231,7 +231,8 @@ def fixed(trial: Trial) -> Iterator[Row]:
 
 def before(trial: Trial) -> Iterator[Row]:
     if trial.seed == 0:
-        yield {"method": "before", **trial.train(**BEFORE)[1]}
+        rows = round((1 - BEFORE["validation_fraction"]) * len(trial.X))
+        yield {"method": "before", **trial.train(**BEFORE, batch_size=max(16, min(128, rows // 32)))[1]}
 
 
 METHODS: dict[str, Callable[[Trial], Iterator[Row]]] = {
