@@ -64,7 +64,7 @@ def test_the_initial_width_hardly_matters():
     assert max(free) / min(free) > 3
 
 
-@pytest.mark.parametrize("changes", [{"narrow": None}, {"choose": None}, {"epochs": 4}])
+@pytest.mark.parametrize("changes", [{"narrow": None}, {"choose": None}, {"epochs": 3}])
 def test_without_it_nothing_waits(changes):
     assert options(**changes).waiting_epochs == 0
 

@@ -99,12 +99,14 @@ class FitOptions:
 
     @property
     def waiting_epochs(self) -> int:
-        """The epochs in which ν waits: a tenth of all, at most five.
+        """The epochs in which ν waits: a tenth of all, from one to five; none of fewer than four.
 
-        >>> [FitOptions(epochs=epochs, narrow=32).waiting_epochs for epochs in (3, 8, 25, 200)]
+        >>> [FitOptions(epochs=epochs, narrow=32).waiting_epochs for epochs in (3, 4, 25, 200)]
         [0, 1, 2, 5]
         """
-        return 0 if self.narrow is None or self.choose is None else min(5, round(self.epochs / 10))
+        if self.narrow is None or self.choose is None or self.epochs < 4:
+            return 0
+        return min(5, max(1, round(self.epochs / 10)))
 
     @property
     def rate_of_width(self) -> float:
