@@ -16,7 +16,7 @@ from awn.core.state import load_state_dict_
 from awn.loss.prior import Prior
 from awn.smaller.choose import Choice, CurvePoint, pick_smallest
 from awn.training import Data, FitOptions, fit
-from awn.training.choosing import choose_width, cut_and_tuned, tuning_options
+from awn.training.choosing import choose_width, cut_and_tuned
 from awn.training.evaluate import Loss, Score
 
 
@@ -86,10 +86,10 @@ def choose_over_folds_(
     (train, held), first = parts[0], choices[0]
     assert held is not None
     place = first.curve.index(_at_most(first.curve, together.point.parameters))
-    tune = partial(fit, train=train, validation=held, loss=loss, options=tuning_options(options), prior=prior)
+    again = partial(fit, train=train, validation=held, loss=loss, prior=prior)
     if place > 0:
         own = dataclasses.replace(first, chosen=place)
-        load_state_dict_(networks[0], cut_and_tuned(own, held, loss=loss, fine_tune_=tune))
+        load_state_dict_(networks[0], cut_and_tuned(own, held, loss=loss, options=options, train_=again))
     networks[0].eval()
     return together
 

@@ -85,6 +85,11 @@ class AdaptiveClassifier(ClassifierMixin, NetworkEstimator):  # type: ignore[mis
     - `choose`: "smallest" cuts the trained network to the smallest size that is as good on the validation rows. With
       `members=1` and below 2,000 rows, it takes as many folds for this as `validation_fraction` gives. "epoch" keeps
       the learned widths of the smallest of equally good epochs, None those of the best epoch.
+    - `narrow`: widths do not change in the first tenth of the epochs. Wider layers are then cut to so many units, or
+      more if that costs too much, and learn on. None means that widths learn from the first step. Not with
+      `choose=None`.
+    - `fresh`: whether to also train a new network at the chosen widths, and keep it if its validation loss is lower. It
+      takes about twice as long.
     - `kinds`: the kinds of some columns, by name: "number", "boolean", "category", "date" or "ignored". The others are
       inferred; free text and identifiers are left out, with a warning.
     - `class_weight`: a weight for each class, or "balanced" for weights inversely proportional to class frequency.

@@ -364,6 +364,8 @@ class NetworkEstimator(NetworkParameters, BaseEstimator):  # type: ignore[misc]
             resize_every=self.resize_every,
             stop_by="loss",  # smoother than the accuracy on few rows
             choose=self.choose,
+            narrow=self.narrow,
+            fresh=self.fresh,
             seed=seed,
         )
 

@@ -34,7 +34,7 @@ class NetworkParameters:
     max_units: int | None = None
     max_params: int | None = None
     ordered: float = 0.0
-    weight_scale: float | None = 0.6
+    weight_scale: float | None = 1.2
     members: int | None = None
     bins: int | None = None
     dropout: float = 0.0
@@ -49,6 +49,8 @@ class NetworkParameters:
     resize_every: int = 1
     validation_fraction: float = 0.2
     choose: Chooses | None = "smallest"
+    narrow: int | None = 32
+    fresh: bool = False
     kinds: Mapping[str, ColumnKind] | None = None
     fixed_widths: Sequence[int] | None = None
     device: str = "cpu"

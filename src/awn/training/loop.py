@@ -6,7 +6,7 @@ import logging
 import math
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -29,7 +29,7 @@ from awn.loss.prior import Prior, weight_term
 from awn.parallel.collectives import average_, reaching_all, tensors_of_first, told
 from awn.smaller.held_out import HeldOut
 from awn.training.callbacks import Callback
-from awn.training.choosing import choose_width, cut_and_tuned, tuning_options
+from awn.training.choosing import choose_width, cut_and_tuned, narrow_start, pinned_widths, require_known_weights
 from awn.training.data import Data
 from awn.training.denormals import flush_denormals
 from awn.training.evaluate import Loss, Score, score_and_loss
@@ -83,12 +83,16 @@ def fit(
     _check(train, validation)
     with _own_random_numbers(options.seed), flush_denormals():
         run = Run(model, train, options, folder, optimizer, prior=prior, budget=budget, callbacks=callbacks)
+        if options.fresh and run.learns_width:
+            require_known_weights(run.model)
         run.resume_() if resume else run.start_afresh()
         progress = run.progress
         callbacks = run.callbacks if run.rank == 0 else ()
         for callback in callbacks:
             callback.on_fit_start(progress)
         while progress.epoch < options.epochs and not progress.stop:
+            if validation is not None and run.is_to_narrow:
+                _narrow_for_all_(run, validation, loss)
             _run_epoch(run, validation, loss, score, prior, budget, callbacks)
         run.finish()
         if validation is not None and _chooses(run):
@@ -111,7 +115,7 @@ def _run_epoch(
     progress, started = run.progress, time.perf_counter()
     run.set_learning_rates()
     path = _choose_path(run, loss, callbacks)
-    with reaching_all(run.parallel):
+    with reaching_all(run.parallel), pinned_widths(run.model) if run.is_waiting else nullcontext():
         train_epoch = _train_by_hand if path == "by hand" else partial(_train_epoch, callbacks=callbacks)
         terms = _mean_terms(run, train_epoch(run, loss, prior, budget), prior, budget)
     terms |= _judge(run, validation, score, loss)
@@ -140,6 +144,20 @@ def _choose_for_all_(run: Run, validation: Data, loss: Loss, score: Score | None
     load_state_dict_(run.parallel, state, run.optimizer)
 
 
+def _narrow_for_all_(run: Run, validation: Data, loss: Loss) -> None:
+    """Cut layers that are too wide, as rank 0 finds. The optimizer's state of the weights starts anew."""
+
+    def narrow() -> dict[str, Tensor]:
+        state = narrow_start(run.model.eval(), run.train.x, validation, loss=loss, options=run.options)
+        return {name: value for name, value in state.items() if isinstance(value, Tensor)}
+
+    if found := tensors_of_first(run.parallel, narrow):
+        load_state_dict_(run.parallel, {**run.model.state_dict(), **found}, run.optimizer)
+        for parameter in run.model.parameters():
+            run.optimizer.state.pop(parameter, None)
+        run.forget_best()
+
+
 def _choose(run: Run, validation: Data, loss: Loss, score: Score | None, prior: Prior) -> dict[str, Any]:
     """Choose the width, and return the state dict of the network at that width, fine-tuned."""
     train, options = run.train, run.options
@@ -147,9 +165,8 @@ def _choose(run: Run, validation: Data, loss: Loss, score: Score | None, prior: 
     run.progress.history.choice = choice
     if choice.chosen == 0:
         return run.model.state_dict()
-    again = tuning_options(options)
-    tune = partial(fit, train=train, validation=validation, loss=loss, options=again, prior=prior)
-    return cut_and_tuned(choice, validation, loss=loss, fine_tune_=tune)
+    again = partial(fit, train=train, validation=validation, loss=loss, prior=prior)
+    return cut_and_tuned(choice, validation, loss=loss, options=options, train_=again)
 
 
 def _choose_path(run: Run, loss: Loss, callbacks: Sequence[Callback]) -> str:

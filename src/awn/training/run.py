@@ -85,8 +85,8 @@ class Run:
         self.shuffling = torch.Generator().manual_seed(options.seed)
         self.progress = Progress(model, self.optimizer, options, History(), train=train)
         #: The best merit, since which epoch, and what is within the slack of it; then the kept epoch.
-        self.best: dict[str, Any] = {"merit": -math.inf, "since": 0, "slack": 0.0}
-        self.best |= {"kept": -math.inf, "units": 0, "state": None}
+        self.best: dict[str, Any] = {}
+        self.forget_best()
         settings = to_plain(options, kinds=True, other=repr)
         settings.pop("by_hand")  # a run may go on along the other path
         self._settings = {
@@ -202,6 +202,21 @@ class Run:
         if kept:
             best |= {"kept": merit, "units": units, "state": copy.deepcopy(self.model.state_dict())}
         return kept
+
+    def forget_best(self) -> None:
+        """Keep none of the epochs so far."""
+        self.best = {"merit": -math.inf, "since": self.progress.epoch, "slack": 0.0}
+        self.best |= {"kept": -math.inf, "units": 0, "state": None}
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether ν waits in the next epoch."""
+        return self.learns_width and self.progress.epoch < self.options.waiting_epochs
+
+    @property
+    def is_to_narrow(self) -> bool:
+        """Whether layers that are too wide are to be cut now, before the next epoch."""
+        return self.learns_width and 0 < self.options.waiting_epochs == self.progress.epoch
 
     def checkpoint(self, *, now: bool = False) -> None:
         """Write a checkpoint, every few seconds or now."""
