@@ -93,7 +93,7 @@ class NetworkEstimator(NetworkParameters, BaseEstimator):  # type: ignore[misc]
         train, validation = rows.split(self.validation_fraction, stratify=criterion.stratify, seed=seed)
         self._optimizer = None  # one from an earlier partial_fit belongs to another network
         self.validation_index_ = validation.frame.index
-        self.preprocessor_ = self._make_preprocessor(criterion).fit(train.frame)
+        self.preprocessor_ = self._make_preprocessor(criterion).fit(train.frame, train.targets)
         warn_of_columns(self.preprocessor_.columns)
         part = Part(self._data(train), self._data(validation) if len(validation) else None)
         self.model_ = self._make_network(part.train.x.shape[1], outputs, seed)
