@@ -110,7 +110,7 @@ def compare(frame: pd.DataFrame, target: pd.Series) -> dict[str, Any]:
     find, none = Codes.fit, Codes(np.empty(0, dtype=np.intp), np.empty(0))
     if row["codes"]:
         try:
-            Codes.fit = lambda *_: none  # type: ignore[method-assign,assignment]
+            Codes.fit = lambda *_: none  # type: ignore[method-assign]
             row["adaptive without codes"], _ = score(estimator(random_state=0), split[:2], *split[2:])
         finally:
             Codes.fit = find  # type: ignore[method-assign]

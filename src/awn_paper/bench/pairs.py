@@ -127,8 +127,8 @@ def spiral_training(*, epochs: int, by_hand: bool, quick: bool = False) -> Work:
     options = FitOptions(epochs=epochs, batch_size=128, lr=0.01, width_lr=0.01, by_hand=by_hand, choose=None)
 
     def work() -> None:
-        data, how = (Data(*train), Data(*validation)), {"options": options, "prior": Prior(weight_scale=10.0)}
-        fit(copy.deepcopy(model), *data, loss=likelihood.categorical, score=accuracy, **how)
+        fresh, prior, data = copy.deepcopy(model), Prior(weight_scale=10.0), (Data(*train), Data(*validation))
+        fit(fresh, *data, loss=likelihood.categorical, score=accuracy, options=options, prior=prior)
 
     return work
 

@@ -101,7 +101,7 @@ def _could_be_codes(values: Floats, rows: int, room: int) -> bool:
 def _as_numbers(targets: npt.NDArray[Any]) -> Floats:
     """Targets as a matrix of numbers: those of a regression, or 1 for the class of a row, for the commonest classes."""
     if targets.ndim == 2:
-        return targets.astype(np.float64)
+        return np.asarray(targets, dtype=np.float64)
     classes, counts = np.unique(targets, return_counts=True)
     common = classes[np.argsort(-counts, kind="stable")[:_MOST_CLASSES]]
     return (targets[:, None] == common).astype(np.float64)
