@@ -55,8 +55,10 @@ def test_credit_default() -> None:
     assert frame.shape == (30_000, 25)
     fitted, out, task = prepared(frame, "default.payment.next.month")
     assert task == "classification"
-    assert out.shape == (30_000, 24)
-    assert fitted.notes == ["'ID': has a different integer in every row: remove it if it is only a row number"]
+    assert out.shape == (30_000, 23)
+    assert fitted.notes == [
+        "'ID': left out as an identifier: a different integer in every row; --kind ID=number uses it"
+    ]
     assert frame["default.payment.next.month"].sum() == 6636
 
 

@@ -29,8 +29,8 @@ _SLACK = 3.0
 def narrowed(model: nn.Module, data: Any, held_out: HeldOut, fewest: int) -> nn.Module | None:
     """A copy whose layers have `fewest` units, or twice, four times … as many; None if the loss rises with every cut.
 
-    It is the narrowest copy whose held-out loss is within a standard error of the model's. Layers that are as narrow
-    already stay as they are. `data` are inputs, to order the units by and to repair the cut with.
+    It is the narrowest copy whose held-out loss is within three standard errors of the model's. Layers that are as
+    narrow already stay as they are. `data` are inputs, to order the units by and to repair the cut with.
 
     >>> import awn
     >>> _ = torch.manual_seed(0)

@@ -43,16 +43,17 @@ class _Numbers(nn.Module):
 
     medians: Tensor
     scales: Tensor
-    bin_columns: Tensor
+    bin_columns: Tensor | None
     bin_lows: Tensor
     bin_widths: Tensor
-    code_columns: Tensor
+    code_columns: Tensor | None
     code_values: Tensor
 
     def __init__(self, pieces: NumericPieces) -> None:
         super().__init__()
         for name in ("medians", "scales", "bin_columns", "bin_lows", "bin_widths", "code_columns", "code_values"):
-            self.register_buffer(name, torch.from_numpy(getattr(pieces, name)))
+            values = torch.from_numpy(getattr(pieces, name))
+            self.register_buffer(name, values if len(values) else None)  # torch.export warns of empty tensors
         self.indicators: list[int] = pieces.indicators.tolist()
         self.limit = pieces.limit
 
@@ -64,9 +65,9 @@ class _Numbers(nn.Module):
         parts = [scaled / (1 + (scaled / self.limit).square()).sqrt()]
         if self.indicators:
             parts.append(missing[:, self.indicators].double())
-        if len(self.bin_columns):
+        if self.bin_columns is not None:
             parts.append(((filled[:, self.bin_columns] - self.bin_lows) / self.bin_widths).clamp(0.0, 1.0))
-        if len(self.code_columns):
+        if self.code_columns is not None:
             parts.append((x[:, self.code_columns] == self.code_values).double())
         return torch.cat(parts, dim=1)
 
