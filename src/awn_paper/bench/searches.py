@@ -25,7 +25,7 @@ from awn.tabular.encode.preprocess import Preprocessor
 WIDTHS = (16, 32, 64, 128, 256)
 TRIALS = 8
 _MOST_EPOCHS = 60  # of scikit-learn, whose learning rate is lower
-_BINS, _RATE, _BETAS, _HELD_OUT = 24, 0.005, (0.9, 0.95), 0.2
+_BETAS, _HELD_OUT = (0.9, 0.95), 0.2
 
 
 @dataclass(frozen=True)
@@ -54,10 +54,6 @@ class Rows:
         x, y = task.train
         stratify = y if task.classifies else None
         x, held, y, held_y = train_test_split(x, y, test_size=_HELD_OUT, random_state=seed, stratify=stratify)
-        encode = Preprocessor(bins=_BINS).fit(x)
-        self.inputs, self.held, self.test = (
-            torch.from_numpy(encode.transform(part)) for part in (x, held, task.test[0])
-        )
         if task.classifies:
             names = np.unique(y)
             targets = [torch.from_numpy(np.searchsorted(names, part)) for part in (y, held_y, task.test[1])]
@@ -66,6 +62,11 @@ class Rows:
             scaled = [(np.asarray(part) - mean) / deviation for part in (y, held_y, task.test[1])]
             targets = [torch.from_numpy(part).float()[:, None] for part in scaled]
         self.targets, self.held_targets, self.test_targets = targets
+        encode = Preprocessor(bins=16 if task.classifies else 24).fit(x, targets[0].numpy())
+        self.inputs, self.held, self.test = (
+            torch.from_numpy(encode.transform(part)) for part in (x, held, task.test[0])
+        )
+        self.rate = 0.01 if task.classifies else 0.007
         self.outputs = len(names) if task.classifies else 1
         self.loss: Callable[[Tensor, Tensor], Tensor] = F.cross_entropy if task.classifies else F.mse_loss
 
@@ -87,8 +88,8 @@ def trained(
     """
     torch.manual_seed(seed)
     network = fixed_mlp(rows.inputs.shape[1], rows.outputs, widths, activation="silu")
-    optimizer = torch.optim.Adam(network.parameters(), lr=_RATE, betas=_BETAS, fused=True)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, epochs, eta_min=_RATE / 100)
+    optimizer = torch.optim.Adam(network.parameters(), lr=rows.rate, betas=_BETAS, fused=True)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, epochs, eta_min=rows.rate / 100)
     size = max(16, min(128, len(rows.inputs) // 32))
     lowest, best = math.inf, network.state_dict()
     for epoch in range(epochs):
