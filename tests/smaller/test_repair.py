@@ -52,9 +52,7 @@ def adapted(name: str) -> tuple[nn.Module, list[dict[str, Any]]]:
     torch.manual_seed(0)
     case = convert_models.MODELS[name]
     model = case.build()
-    # A padded shortcut puts the units of the stem between others, where they are not repaired.
-    padded = ["stem"] if name == "cifar resnet" else []
-    awn.adapt_(model, example_input=case.inputs() if case.example else None, exclude=padded)
+    awn.adapt_(model, example_input=case.inputs() if case.example else None)
     return model.double(), case_data(case, model)
 
 
