@@ -5,7 +5,7 @@ example, of another shape, must be those of the plain model: as it is, with more
 model whose outputs change is wrong. The share is that of the weights of two dimensions or more that ran and have an
 adaptive dimension. Models are tried in a random order that is always the same, each in a process of its own.
 
-Run: python benchmarks/adapt_coverage.py --minutes 25
+Run: python benchmarks/adapt_coverage.py --minutes 60
 Writes results/adapt/coverage.json; an interrupted run goes on where it ended. `--show` prints the table.
 """
 
@@ -185,7 +185,7 @@ def difference(outs: list[Tensor], base: list[Tensor]) -> float:
 def summary(rows: list[Row]) -> list[Row]:
     """One line for each library, and one for all."""
     lines = []
-    for title in ("", "transformers/", "torch_geometric/", "own/"):
+    for title in ("", "transformers/", "timm/", "torch_geometric/", "own/"):
         mine = [row for row in rows if row["name"].startswith(title)]
         runs = [row for row in mine if row["verdict"] not in ("not built", "timeout")]
         shares = [row["share"] for row in runs]

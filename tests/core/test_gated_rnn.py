@@ -1,4 +1,4 @@
-"""Gated recurrent layers of torch: what a gate does to them, and everything that torch does to their list of weights."""
+"""Gated recurrent layers of torch: what a gate does, and what torch does to the list of their weights."""
 
 from __future__ import annotations
 

@@ -33,7 +33,9 @@ def report_on(model: nn.Module, found: Discovery, skipped: Sequence[Skipped]) ->
     governed, own = axes_by_tensor(groups), {group.width.log_nu for group in groups}
     sizes = {parameter: parameter.numel() for parameter in model.parameters() if parameter not in own}
     share = sum(size for parameter, size in sizes.items() if parameter in governed) / max(1, sum(sizes.values()))
-    numbers = {f"{plain_class(one.module).__name__}.{one.name}": None for group in groups for one in group.width.attributes}
+    numbers = {
+        f"{plain_class(one.module).__name__}.{one.name}": None for group in groups for one in group.width.attributes
+    }
     return Report(tuple(adapted), (*skipped, *others), share, tuple(numbers), tuple(found.not_taken))
 
 

@@ -90,7 +90,7 @@ class AnyHeadsAttention(nn.MultiheadAttention):
         """Keys and values with those that bias_k, bias_v and add_zero_attn add; no mask hides these."""
         extras = []
         if self.bias_k is not None and self.bias_v is not None:
-            extras.append([self._split(bias, 1).expand(len(k), -1, -1, -1) for bias in (self.bias_k, self.bias_v)])
+            extras.append([self._split(bias, 1).expand(k.shape[0], -1, -1, -1) for bias in (self.bias_k, self.bias_v)])
         if self.add_zero_attn:
             extras.append([torch.zeros_like(k[:, :, :1]), torch.zeros_like(v[:, :, :1])])
         for more_k, more_v in extras:
