@@ -6,7 +6,8 @@
     python examples/compress_pretrained.py CREPE --keep 0.5 --out crepe-half.onnx
 
 MiniLM is a sentence encoder, and its feed-forward layers are cut, with `--heads` its attention heads, too. CREPE is a
-pitch tracker, and its channels are cut. Both are in pretrained_models.py; benchmarks/pretrained.py compares other ways to cut them.
+pitch tracker, and its channels are cut. Both are in pretrained_models.py; benchmarks/pretrained.py compares other ways
+to cut them.
 """
 
 from __future__ import annotations
