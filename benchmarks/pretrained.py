@@ -156,7 +156,7 @@ class Captions(Study):
     """MiniLM on captions: the cosine to the embeddings of the whole network, and the same nearest neighbour."""
 
     name, lr, any_length = "MiniLM", 5e-4, True
-    include = "*.intermediate.dense"
+    include: Any = "*.intermediate.dense"
     whole: SentenceEncoder
     loss_of = staticmethod(caption_loss)
 

@@ -24,9 +24,7 @@ import awn
 import pretrained_models as models
 
 
-def cut(
-    trained: nn.Module, inputs: Any, keep: float, *, layers: str | None = None, repair: bool = True
-) -> nn.Module:
+def cut(trained: nn.Module, inputs: Any, keep: float, *, layers: str | None = None, repair: bool = True) -> nn.Module:
     """A plain network with a fraction of the hidden units. `inputs` are some of those that it was made for."""
     model = copy.deepcopy(trained)
     # Same outputs; the units are sorted by the energy of what they add.

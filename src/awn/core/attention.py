@@ -22,7 +22,7 @@ class AnyHeadsAttention(nn.MultiheadAttention):
     """
 
     # torch's fused encoder layer asks for this. It cannot be used here.
-    _qkv_same_embed_dim = property(lambda _: False)  # type: ignore[assignment]
+    _qkv_same_embed_dim = property(lambda _: False)
 
     def forward(
         self,
@@ -40,8 +40,8 @@ class AnyHeadsAttention(nn.MultiheadAttention):
             raise RuntimeError("is_causal says of attn_mask that it is causal, so attn_mask is needed.")
         if query.is_nested:  # what torch.nn.TransformerEncoder makes of padded sequences
             padded, padding = _padded(query)
-            out, _ = self.forward(padded, padded, padded, padding, need_weights=False)
-            return torch._nested_tensor_from_mask(out, ~padding), None
+            mixed, _ = self.forward(padded, padded, padded, padding, need_weights=False)
+            return torch._nested_tensor_from_mask(mixed, ~padding), None
         batched = query.dim() == 3
         first = 0 if self.batch_first or not batched else 1
         masks = self._masks(key_padding_mask, attn_mask, query, batched)
@@ -71,11 +71,12 @@ class AnyHeadsAttention(nn.MultiheadAttention):
         parts = (self.q_proj_weight, self.k_proj_weight, self.v_proj_weight) if fused is None else fused.chunk(3)
         biases = (None,) * 3 if self.in_proj_bias is None else self.in_proj_bias.chunk(3)
         inputs = (query, key, value)
-        return tuple(F.linear(x, w, b) for x, w, b in zip(inputs, parts, biases, strict=True))  # type: ignore[arg-type]
+        return tuple(F.linear(x, w, b) for x, w, b in zip(inputs, parts, biases, strict=True))
 
     def _split(self, entries: Tensor, first: int) -> Tensor:
         """[samples, heads, positions, head size]."""
-        return entries.unflatten(-1, (self.num_heads, self.head_dim)).movedim(first, 0).transpose(1, 2)
+        by_head: Tensor = entries.unflatten(-1, (self.num_heads, self.head_dim))
+        return by_head.movedim(first, 0).transpose(1, 2)
 
     def _masks(self, padding: Tensor | None, mask: Tensor | None, query: Tensor, batched: bool) -> Tensor | None:
         """Both masks as one that is added to the scores."""
@@ -130,4 +131,4 @@ def bind_heads_(layer: nn.Module) -> None:
     if type(layer) is AnyHeadsAttention:  # a layer with gates has a class of its own
         read = layer.q_proj_weight if layer.in_proj_weight is None else layer.in_proj_weight
         if read.shape[1] == layer.num_heads * layer.head_dim:
-            layer.__class__ = nn.MultiheadAttention
+            layer.__class__ = nn.MultiheadAttention  # type: ignore[assignment]
