@@ -37,7 +37,6 @@ class Discovery:
     candidates: list[Candidate]
     patches: Patches = field(default_factory=dict)
     not_taken: list[str] = field(default_factory=list)
-    runs: int = 0
 
     @property
     def kept(self) -> list[Candidate]:
@@ -172,7 +171,7 @@ def _verify_(model: nn.Module, example: Batch, found: Discovery) -> None:
             for candidate in verifier.kept:
                 candidate.why = "with another number of samples, the outputs change or the forward fails"
     _check_rest_(model, example, found, bench, verifier.patches)
-    found.patches, found.runs = verifier.patches, bench.runs
+    found.patches = verifier.patches
 
 
 def _check_rest_(model: nn.Module, example: Batch, found: Discovery, bench: Bench, patches: Patches) -> None:
