@@ -5,8 +5,9 @@ example, of another shape, must be those of the plain model: as it is, with more
 model whose outputs change is wrong. The share is that of the weights of two dimensions or more that ran and have an
 adaptive dimension. Models are tried in a random order that is always the same, each in a process of its own.
 
-Run: python benchmarks/adapt_coverage.py --minutes 25
-Writes results/adapt/coverage.json; an interrupted run goes on where it ended. `--show` prints the table.
+Run: python benchmarks/adapt_coverage.py --minutes 60
+Writes results/adapt/coverage.json; a run goes on where the last one ended, and every row names the commit that it was
+made with. `--again transformers/siglip own/` makes these rows anew. `--show` prints the table.
 """
 
 from __future__ import annotations
@@ -51,6 +52,7 @@ def main() -> None:
     parser.add_argument("--limit", type=int, default=60, help="seconds of CPU for a model")
     parser.add_argument("--only", default="", help="models whose name contains this")
     parser.add_argument("--out", type=Path, default=Path("results/adapt/coverage.json"))
+    parser.add_argument("--again", nargs="*", default=[], help="make the rows anew whose names begin like this")
     parser.add_argument("--show", action="store_true", help="print the table of a finished file")
     options = parser.parse_args()
     if options.show:
@@ -59,7 +61,13 @@ def main() -> None:
     torch.set_num_threads(1)
     warnings.filterwarnings("ignore")
     part = options.out.with_suffix(".part")
-    rows = [json.loads(line) for line in part.read_text().splitlines()] if part.is_file() else []
+    if part.is_file():
+        rows = [json.loads(line) for line in part.read_text().splitlines()]
+    else:
+        rows = json.loads(options.out.read_text())["rows"] if options.out.is_file() else []
+        rows = [row for row in rows if not row["name"].startswith(tuple(options.again))]
+        part.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    made_with = provenance(seed=0)
     names = sorted(name for name in collection() if options.only in name)
     random.Random(0).shuffle(names)
     done = {row["name"] for row in rows}
@@ -71,13 +79,12 @@ def main() -> None:
         for name in waiting:
             if time.monotonic() - started > 60 * options.minutes:
                 break
-            rows.append(in_process(name, options.limit))
+            rows.append({**in_process(name, options.limit), "commit": made_with["commit"]})
             print(json.dumps(rows[-1]), file=file, flush=True)
             print(rows[-1]["name"], rows[-1]["verdict"], round(rows[-1].get("share", 0), 2), flush=True)
     result = {"models": len(names), "rows": sorted(rows, key=lambda row: row["name"]), "summary": summary(rows)}
-    write_files({options.out: json_file({**provenance(seed=0), **result})})
-    if len(rows) == len(names):
-        part.unlink()
+    write_files({options.out: json_file({**made_with, **result})})
+    part.unlink()
     show(result)
 
 
@@ -185,7 +192,7 @@ def difference(outs: list[Tensor], base: list[Tensor]) -> float:
 def summary(rows: list[Row]) -> list[Row]:
     """One line for each library, and one for all."""
     lines = []
-    for title in ("", "transformers/", "torch_geometric/", "own/"):
+    for title in ("", "transformers/", "timm/", "torch_geometric/", "own/"):
         mine = [row for row in rows if row["name"].startswith(title)]
         runs = [row for row in mine if row["verdict"] not in ("not built", "timeout")]
         shares = [row["share"] for row in runs]

@@ -52,6 +52,8 @@ _SMALL = [
     (r"source_positions", 32),
 ]
 _LEFT_AS_IS = ("out_features", "out_indices", "stage_names", "transformers_version", "use_cache")
+# Of models of timm.
+_SMALL_NAMES = r"test_|tiny|nano|pico|femto|atto|xxs|_xs|small|mobile|lite|_s\d|_s$|_b0|18|050|_1_0|x1_0"
 _ARGUMENTS = (
     ("input_ids",),
     ("input_ids", "pixel_values"),
@@ -71,8 +73,40 @@ def collection() -> dict[str, Callable[[], Built]]:
         found |= {f"transformers/{kind}": partial(hugging_face, kind) for kind in MODEL_MAPPING_NAMES}
     with contextlib.suppress(ImportError):
         found |= {f"torch_geometric/{name}": build for name, build in graph_networks().items()}
+    with contextlib.suppress(ImportError):
+        found |= {f"timm/{family}": partial(smallest_of_timm, family) for family in families_of_timm()}
     found |= {f"own/{name}": build for name, build in own_models().items()}
     return found
+
+
+def families_of_timm() -> list[str]:
+    """The modules of timm that define models."""
+    from timm.models import list_models, list_modules  # type: ignore[import-not-found]
+
+    return [name for name in list_modules() if list_models(module=name)]
+
+
+def smallest_of_timm(family: str) -> Built:
+    """A small model of a family: of those whose names promise it, the one with the fewest weights."""
+    import timm  # type: ignore[import-not-found]
+
+    names = sorted(timm.list_models(module=family), key=lambda name: (not re.search(_SMALL_NAMES, name), name))[:12]
+    sizes = {}
+    for name in names:
+        with contextlib.suppress(Exception), torch.device("meta"):
+            sizes[name] = sum(parameter.numel() for parameter in timm.create_model(name).parameters())
+    name = min(sizes, key=lambda one: sizes[one])
+    if sizes[name] > 2e7:
+        raise ValueError("it has too many weights for this trial")
+    torch.manual_seed(0)
+    model = timm.create_model(name).eval()
+    *_, usual = model.default_cfg["input_size"]
+    for size in (64, 96, usual):
+        with contextlib.suppress(Exception), torch.no_grad():
+            model(torch.randn(1, 3, size, size))
+            break
+    draw = torch.Generator().manual_seed(0)
+    return model, (torch.randn(2, 3, size, size, generator=draw),), (torch.randn(3, 3, size, size, generator=draw),)
 
 
 def own_models() -> dict[str, Callable[[], Built]]:

@@ -82,6 +82,8 @@ class Study(ABC):
     lr: float
     example: Any
     any_length = False
+    #: The layers that are cut, see `awn.adapt_`.
+    include: Any = None
 
     @abstractmethod
     def score(self, found: list[Tensor]) -> dict[str, float]: ...
@@ -98,20 +100,20 @@ class Study(ABC):
     @cached_property
     def by_magnitude(self) -> nn.Module:
         model = copy.deepcopy(self.whole)
-        awn.adapt_(model, preserve=True)
+        awn.adapt_(model, preserve=True, include=self.include)
         return model
 
     @cached_property
     def by_energy(self) -> nn.Module:
         model = copy.deepcopy(self.whole)
-        awn.adapt_(model, preserve=True, data=self.fitted)
+        awn.adapt_(model, preserve=True, include=self.include, data=self.fitted)
         return model
 
     def judge(self, model: nn.Module) -> dict[str, float]:
         return self.score(outputs(model, self.test))
 
     def path(self, folder: Path, keep: float) -> Path:
-        return folder / f"{self.name}-{keep}.onnx"
+        return folder / f"{self.name.replace(', ', '-')}-{keep}.onnx"
 
     def export(self, model: nn.Module, folder: Path, keep: float) -> None:
         awn.export.onnx(model, self.path(folder, keep), self.example, any_length=self.any_length)
@@ -154,6 +156,7 @@ class Captions(Study):
     """MiniLM on captions: the cosine to the embeddings of the whole network, and the same nearest neighbour."""
 
     name, lr, any_length = "MiniLM", 5e-4, True
+    include: Any = "*.intermediate.dense"
     whole: SentenceEncoder
     loss_of = staticmethod(caption_loss)
 
@@ -175,6 +178,18 @@ class Captions(Study):
     def pruned_by(self, importance: str, model: nn.Module) -> tuple[list[nn.Module], Tensor | None]:
         linear = {name: layer for name, layer in model.named_modules() if isinstance(layer, nn.Linear)}
         return [layer for name, layer in linear.items() if "intermediate" not in name], None
+
+
+class Heads(Captions):
+    """The heads are cut, and the feed-forward layers stay."""
+
+    name, include = "MiniLM, heads", "*.attention.self.*"
+
+
+class Both(Captions):
+    """The heads are cut, and the feed-forward layers."""
+
+    name, include = "MiniLM, both", None
 
 
 class Tones(Study):
@@ -207,7 +222,7 @@ class Tones(Study):
         return [model[-1]], F.binary_cross_entropy_with_logits(model(self.fitted[:200]), bell[:200])
 
 
-STUDIES: dict[str, type[Study]] = {"MiniLM": Captions, "CREPE": Tones}
+STUDIES: dict[str, type[Study]] = {one.name: one for one in (Captions, Heads, Both, Tones)}
 
 
 def wanted_rows(name: str) -> Iterator[Row]:
@@ -216,7 +231,9 @@ def wanted_rows(name: str) -> Iterator[Row]:
         for keep in (0.5, 0.25, 0.75):
             for seed in RANDOM_SEEDS if method == "random" else (0,):
                 # A Taylor expansion needs labels: the distance of an embedding to itself has no gradient.
-                if not (name == "MiniLM" and method.endswith("Taylor")):
+                unlabelled = name.startswith("MiniLM") and method.endswith("Taylor")
+                # Here, Torch-Pruning is told to leave the heads.
+                if not unlabelled and not (name in ("MiniLM, heads", "MiniLM, both") and "Torch" in method):
                     yield {"network": name, "keep": keep, "method": method, "seed": seed}
 
 
@@ -281,8 +298,9 @@ def tables(found: Row) -> str:
     return "\n\n".join(shown)
 
 
+_OF_CAPTIONS = {"cosine": "{:.3f}", "same neighbour": "{:.3f}"}
 MEASURES = {
-    "MiniLM": {"cosine": "{:.3f}", "same neighbour": "{:.3f}"},
+    **dict.fromkeys(("MiniLM", "MiniLM, heads", "MiniLM, both"), _OF_CAPTIONS),
     "CREPE": {"median cents": "{:.1f}", "within 50 cents": "{:.3f}"},
 }
 

@@ -253,16 +253,21 @@ def transformer_cases() -> Iterator[tuple[str, Case]]:
         name = f"{batch_first=}, {norm_first=}, {activation if isinstance(activation, str) else 'silu'}"
         yield (
             f"encoder layer {name}",
-            Case(lambda o=options: encoder_layer(**o), rows(3, 4, 8), {"linear1": 12}),
+            Case(lambda o=options: encoder_layer(**o), rows(3, 4, 8), {"self_attn": 2, "linear1": 12}),
         )
         yield (
             f"decoder layer {name}",
             Case(
                 lambda o=options: nn.TransformerDecoderLayer(8, 2, 12, **o),
                 lambda: (torch.randn(3, 4, 8), torch.randn(3, 4, 8)),
-                {"linear1": 12},
+                {"self_attn": 2, "multihead_attn": 2, "linear1": 12},
             ),
         )
+
+
+def layers(number: int, heads: str, units: str) -> dict[str, int]:
+    """Two heads, and twelve units of the feed-forward part, in every layer."""
+    return {pattern.format(n): size for n in range(number) for pattern, size in ((heads, 2), (units, 12))}
 
 
 def padding_mask() -> Tensor:
@@ -344,16 +349,20 @@ PLAIN: dict[str, Case] = {
     "squeeze and excite": Case(SqueezeExcite, rows(3, 2, 6, 6), {"conv": 8, "squeeze": 4}, example=True),
     **{f"conv net, {name}": case for name, case in FLATTENINGS.items()},
     **dict(transformer_cases()),
-    "encoder": Case(encoder_stack, rows(3, 4, 8), {"layers.0.linear1": 12, "layers.1.linear1": 12}),
+    "encoder": Case(encoder_stack, rows(3, 4, 8), layers(2, "layers.{}.self_attn", "layers.{}.linear1")),
     "encoder, padded": Case(
         encoder_stack,
         lambda: {"src": torch.randn(3, 4, 8), "src_key_padding_mask": padding_mask()},
-        {"layers.0.linear1": 12, "layers.1.linear1": 12},
+        layers(2, "layers.{}.self_attn", "layers.{}.linear1"),
     ),
     "transformer": Case(
         full_transformer,
         lambda: (torch.randn(3, 4, 8), torch.randn(3, 5, 8)),
-        {"encoder.layers.0.linear1": 12, "decoder.layers.0.linear1": 12},
+        {
+            **layers(1, "encoder.layers.{}.self_attn", "encoder.layers.{}.linear1"),
+            **layers(1, "decoder.layers.{}.self_attn", "decoder.layers.{}.linear1"),
+            "decoder.layers.0.multihead_attn": 2,
+        },
     ),
 }
 
@@ -448,11 +457,6 @@ def t5_case(kind: str, first: str) -> Case:
     return Case(lambda: t5(kind), text(decoder_input_ids=tokens), widths)
 
 
-def layers(number: int, heads: str, units: str) -> dict[str, int]:
-    """Two heads, and twelve units of the feed-forward part, in every layer."""
-    return {pattern.format(n): size for n in range(number) for pattern, size in ((heads, 2), (units, 12))}
-
-
 HUGGING_FACE: dict[str, Case] = {
     "gpt-2": Case(
         gpt2, text(use_cache=lambda: False), layers(2, "transformer.h.{}.attn.c_attn", "transformer.h.{}.mlp.c_fc")
@@ -511,6 +515,19 @@ WILD = {
     "routed": Case(convert_wild.Routed, rows(6, 5), EXPERTS),
     "graph": Case(convert_wild.Graph, lambda: (torch.randn(6, 4), torch.rand(6, 6)), {"first": 9}, example=True),
     "standardised": Case(convert_wild.Standardised, rows(3, 3, 7), {"first": 8, "second": 6}),
+    "lstm": Case(lambda: convert_wild.Words(nn.LSTM), lambda: (tokens(),), {"table": 4, "words": 6}),
+    "gru, two layers both ways": Case(
+        lambda: convert_wild.Words(nn.GRU, num_layers=2, bidirectional=True),
+        lambda: (tokens(),),
+        {"table": 4, "words": 6},
+    ),
+    "packed": Case(
+        convert_wild.Packed,
+        lambda: (torch.randn(3, 4, 5), torch.tensor([2, 4, 3])),
+        {"up": 7, "words": 6},
+        example=True,
+    ),
+    "attending": Case(convert_wild.Attending, rows(3, 4, 8), {"query": 8, "attention": 4, "values": 5}),
     "odd call": Case(convert_wild.OddCall, rows(6, 5), {"first": 9}, example=True),
 }
 

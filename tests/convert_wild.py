@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 
 class OwnStart(nn.Conv1d):
@@ -120,3 +121,44 @@ class OddCall(nn.Module):
         if x.dim() == 1:
             x = x.unsqueeze(0)
         return self.second(F.gelu(self.first(x))) * sizes[0]
+
+
+class Words(nn.Module):
+    """A recurrent layer of torch over embedded words, whose last outputs are read."""
+
+    def __init__(self, kind: type[nn.RNNBase], **options: Any) -> None:
+        super().__init__()
+        self.table, self.words = nn.Embedding(20, 4), kind(4, 6, batch_first=True, **options)
+        self.head = nn.Linear(6 * (2 if self.words.bidirectional else 1), 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        outputs, _ = self.words(self.table(x))
+        return self.head(outputs[:, -1] + outputs[:, 0])
+
+
+class Packed(nn.Module):
+    """Sequences of several lengths; the units before the recurrent layer are packed, those after it unpacked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.up, self.words, self.head = nn.Linear(5, 7), nn.LSTM(7, 6, 2, batch_first=True), nn.Linear(6, 3)
+        self.last = nn.Linear(6, 3)
+
+    def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
+        packed = pack_padded_sequence(torch.relu(self.up(x)), lengths, batch_first=True, enforce_sorted=False)
+        outputs, (hidden, _) = self.words(packed)
+        return self.head(pad_packed_sequence(outputs, batch_first=True)[0].sum(1)) + self.last(hidden[1])
+
+
+class Attending(nn.Module):
+    """Attention of torch, called with its weights, which nobody uses; its queries come from elsewhere."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.query = nn.LayerNorm(8), nn.Linear(8, 8)
+        self.attention = nn.MultiheadAttention(8, 4, kdim=8, vdim=5, add_bias_kv=True, batch_first=True)
+        self.values, self.head = nn.Linear(8, 5), nn.Linear(8, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        mixed, _ = self.attention(self.query(self.norm(x)), x, torch.relu(self.values(x)))
+        return self.head(mixed + x)

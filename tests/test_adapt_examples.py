@@ -60,7 +60,7 @@ def run(name: str, monkeypatch: pytest.MonkeyPatch, *words: str) -> None:
         ("adapt_mlp", 2, 60, 0.7),
         ("adapt_resnet", 6, 45, 0.3),
         ("adapt_rnn", 2, 40, 0.25),
-        ("adapt_transformer", 2, 20, 4.5),  # nats a byte, where guessing gives 5.5
+        ("adapt_transformer", 4, 20, 4.5),  # nats a byte, where guessing gives 5.5
         ("adapt_gin", 4, 30, 0.8),
     ],
 )

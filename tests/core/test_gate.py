@@ -410,8 +410,6 @@ def test_a_gated_weight_is_not_computed_by_something_else(case: str) -> None:
     ("layer", "name", "why"),
     [
         (nn.LazyLinear(2), "weight", "is lazy: it has no shape yet"),
-        (nn.LSTM(UNITS, 4), "weight_ih_l0", "a list of its own"),
-        (nn.GRU(UNITS, 4), "weight_ih_l0", "a list of its own"),
         (nn.Embedding(9, UNITS, max_norm=1.0), "weight", "max_norm"),
         (nn.EmbeddingBag(9, UNITS, sparse=True), "weight", "sparse gradients"),
         (nn.Linear(UNITS, 2), "wait", "is not a stored Parameter"),

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import itertools
 import linecache
 import math
 import os
@@ -38,6 +39,8 @@ from awn.core.attribute import Attribute
 
 # Larger models are tried in single precision, for the sake of memory and time.
 _MOST_IN_DOUBLE = 4_000_000
+# At once, the units of at most this share of their numbers change.
+_SHARE_AT_ONCE = 1 / 3
 
 
 @dataclass(frozen=True)
@@ -58,6 +61,12 @@ class Change:
     def grown(cls, size: int, more: int, *, at_rest: bool = False) -> Change:
         """Some more units that copy others; or, at rest, slots that hold zeros."""
         return cls(torch.arange(size + more) % size, (torch.arange(size + more) >= size) & at_rest)
+
+    @classmethod
+    def mixed(cls, size: int, more: int, generator: torch.Generator) -> Change:
+        """All units in another order, and then some more that copy others."""
+        order, places = cls.permuted(size, generator).source, torch.arange(size + more)
+        return cls(order[places % size], torch.zeros(size + more, dtype=torch.bool))
 
     @classmethod
     def shrunk(cls, size: int, fewer: int) -> Change:
@@ -280,9 +289,16 @@ class Bench:
         return Failure(f"the forward fails: {text}", self.counter.count, tuple(dict.fromkeys(modules)))
 
     def portions(self, candidates: Sequence[Candidate]) -> list[list[Candidate]]:
-        """Candidates to change at once: of a large model half of them, for the sake of memory."""
-        half = len(candidates) if self.is_exact else -(-len(candidates) // 2)
-        return [list(part) for part in (candidates[:half], candidates[half:]) if part]
+        """Candidates to change at once: all, or of a large model some after the others, which takes less memory."""
+        if self.is_exact:
+            return [list(candidates)] if candidates else []
+        every = sum(tensor.numel() for tensor in self.tensors.values())
+        shares = [sum(self.tensors[name].numel() for name, _ in one.places) / every for one in candidates]
+        number = max(1, math.ceil(sum(shares) / _SHARE_AT_ONCE))
+        found: list[list[Candidate]] = [[] for _ in range(number)]
+        for one, before, own in zip(candidates, itertools.accumulate(shares, initial=0.0), shares, strict=False):
+            found[min(number - 1, int(number * (before + own / 2) / sum(shares)))].append(one)
+        return [part for part in found if part]
 
 
 def zeros_of(candidates: Sequence[Candidate]) -> dict[Term, list[Place]]:

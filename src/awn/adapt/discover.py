@@ -37,7 +37,6 @@ class Discovery:
     candidates: list[Candidate]
     patches: Patches = field(default_factory=dict)
     not_taken: list[str] = field(default_factory=list)
-    runs: int = 0
 
     @property
     def kept(self) -> list[Candidate]:
@@ -129,10 +128,6 @@ def _frozen(candidate: Candidate, parameters: dict[str, nn.Parameter]) -> str | 
 
 
 def _ungateable(candidate: Candidate, modules: dict[str, nn.Module]) -> str | None:
-    holders = [modules[owner(name)] for name, _ in candidate.places]
-    for kind in (nn.RNNBase, nn.MultiheadAttention):
-        if (layer := next((one for one in holders if isinstance(one, kind)), None)) is not None:
-            return refusal_of(layer)
     if any(".parametrizations." in name for name, _ in candidate.places):
         return PARAMETRIZED
     for name, _ in candidate.readers:
@@ -140,20 +135,6 @@ def _ungateable(candidate: Candidate, modules: dict[str, nn.Module]) -> str | No
             check_gateable(modules[owner(name)], name.rpartition(".")[2])
         except ArgumentError as error:
             return str(error).rstrip(".")
-    return None
-
-
-def refusal_of(layer: nn.Module) -> str | None:
-    """Why a layer of a kind that awn cannot gate stays as it is; None for other layers.
-
-    >>> refusal_of(nn.GRU(4, 8))
-    'nn.GRU passes its weights to a fused kernel, ... Use awn.nn.AdaptiveRNN'
-    """
-    if isinstance(layer, nn.RNNBase):
-        kind = type(layer).__name__
-        return f"nn.{kind} passes its weights to a fused kernel, before which no gate can stand. Use awn.nn.AdaptiveRNN"
-    if isinstance(layer, nn.MultiheadAttention):
-        return "nn.MultiheadAttention requires embed_dim = heads × head size, so its heads stay as they are"
     return None
 
 
@@ -190,7 +171,7 @@ def _verify_(model: nn.Module, example: Batch, found: Discovery) -> None:
             for candidate in verifier.kept:
                 candidate.why = "with another number of samples, the outputs change or the forward fails"
     _check_rest_(model, example, found, bench, verifier.patches)
-    found.patches, found.runs = verifier.patches, bench.runs
+    found.patches = verifier.patches
 
 
 def _check_rest_(model: nn.Module, example: Batch, found: Discovery, bench: Bench, patches: Patches) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from torch import Tensor, nn
 
@@ -127,17 +127,15 @@ def _plan(
     candidate.name = owner(first[0])
     taken.add(candidate.name)
     weighted = {owner(name) for name, _ in makers if recorder.tensors[name].dim() > 1}
-    axes = [
-        _axis(place, role, recorder, modules, widths, width, weighted)
-        for places, role in ((makers, "producer"), (gated, "consumer"))
-        for place in places
-    ]
+    makes: list[tuple[Place, Role]] = [(place, "producer") for place in makers]
+    reads: list[tuple[Place, Role]] = [(place, "consumer") for place in gated]
+    axes = [_axis(place, role, recorder, modules, widths, width, weighted) for place, role in makes + reads]
     return Plan(candidate.name, width, axes)
 
 
 def _axis(
     place: Place,
-    role: Any,
+    role: Role,
     recorder: Recorder,
     modules: Mapping[str, nn.Module],
     widths: Mapping[Term, Width],
@@ -146,25 +144,21 @@ def _axis(
 ) -> Axis:
     name, dim = place
     path, _, tensor = name.rpartition(".")
-    module, kept_role = modules[path], _as_role(role)
+    module = modules[path]
     blocks = layout(recorder.axes[name][dim], widths)
     if blocks is None:
         raise AwnError(f"the entries of its units lie in too many places of {name!r}")
     names = size_names(module, tensor, dim)
-    fill = _fill(module, tensor, kept_role, path in weighted)
+    fill = _fill(module, tensor, role, path in weighted)
     return Axis(
         module,
         tensor,
         dim,
-        kept_role,
+        role,
         _as_layout(tuple(blocks), own),
         fill,
         names[0] if len(names) == 1 else names or None,
     )
-
-
-def _as_role(role: Any) -> Role:
-    return "producer" if role == "producer" else "consumer"
 
 
 def _as_layout(blocks: Blocks, own: Width) -> Layout:

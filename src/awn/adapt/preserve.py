@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from awn.basics.batches import evaluating, read_batches
+from awn.core.attention import bind_heads_, free_heads_
 from awn.core.axes import layout_of
 from awn.core.axis import Axis
 from awn.core.groups import WidthGroup
@@ -69,6 +70,9 @@ def unit_energies(model: nn.Module, axes: Mapping[Width, Sequence[Axis]], data: 
         return hook
 
     every = [axis for own in readers.values() for axis in own]
+    attention = [module for module in model.modules() if type(module) is nn.MultiheadAttention]
+    for module in attention:  # torch's class does not call its last layer, so that no hook would run
+        free_heads_(module)
     hooks = [axis.module.register_forward_pre_hook(note(axis), with_kwargs=True) for axis in every]
     try:
         with evaluating(model):
@@ -78,6 +82,8 @@ def unit_energies(model: nn.Module, axes: Mapping[Width, Sequence[Axis]], data: 
     finally:
         for handle in hooks:
             handle.remove()
+        for module in attention:
+            bind_heads_(module)
     energies = {}
     for width, own in readers.items():
         if all(axis in squares for axis in own):

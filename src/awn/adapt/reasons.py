@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 from torch import nn
 
-from awn.adapt.discover import PARAMETRIZED, Discovery, refusal_of
+from awn.adapt.discover import PARAMETRIZED, Discovery
 from awn.adapt.report import Adapted, Report, Skipped
 from awn.adapt.terms import Term
 from awn.core.axes import layout_of
 from awn.core.count import axes_by_tensor
+from awn.core.gate import plain_class
 from awn.core.groups import WidthGroup, find_groups
 
 
@@ -32,7 +33,9 @@ def report_on(model: nn.Module, found: Discovery, skipped: Sequence[Skipped]) ->
     governed, own = axes_by_tensor(groups), {group.width.log_nu for group in groups}
     sizes = {parameter: parameter.numel() for parameter in model.parameters() if parameter not in own}
     share = sum(size for parameter, size in sizes.items() if parameter in governed) / max(1, sum(sizes.values()))
-    numbers = {f"{type(one.module).__name__}.{one.name}": None for group in groups for one in group.width.attributes}
+    numbers = {
+        f"{plain_class(one.module).__name__}.{one.name}": None for group in groups for one in group.width.attributes
+    }
     return Report(tuple(adapted), (*skipped, *others), share, tuple(numbers), tuple(found.not_taken))
 
 
@@ -57,8 +60,6 @@ def reasons_for_others(model: nn.Module, found: Discovery, told: set[str]) -> di
 def _reason(module: nn.Module, names: Sequence[tuple[str, str]], found: Discovery) -> str:
     """Why the units that a module makes stay as many as they are."""
     recorder = found.recorder
-    if (refusal := refusal_of(module)) is not None:
-        return refusal
     if not any(name in recorder.ran for name, _ in names):
         return "it did not run with this example. Pass an example_input with which it does"
     whys = {candidate.leaf: candidate.why for candidate in found.candidates}

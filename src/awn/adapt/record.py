@@ -17,7 +17,7 @@ import os
 import random
 import sys
 import warnings
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from typing import Any
 
@@ -88,9 +88,6 @@ class Recorder(TorchDispatchMode):
         #: Terms of weights that read units, by id; terms that are summed over with no weight at hand.
         self.readers: dict[int, Term] = {}
         self.bare: list[Term] = []
-        #: Names of operations that the table does not know.
-        self.unknown: set[str] = set()
-        self.operations: Counter[str] = Counter()
         #: The terms that each module's own forward meets, by its path.
         self.seen: dict[str, dict[int, Term]] = defaultdict(dict)
         self._model, self._named = model, {id(tensor): name for name, tensor in self.tensors.items()}
@@ -202,7 +199,6 @@ class Recorder(TorchDispatchMode):
                 result = func.decompose(*args, **named)
             if result is not NotImplemented:
                 return result
-            self.unknown.add(schema.name)
         result = without_chance(func, args, named)
         if schema.name in _ANSWERS:
             return self._answer(result)
@@ -226,7 +222,6 @@ class Recorder(TorchDispatchMode):
     def _note(self, operation: Operation, rule: Any) -> None:
         terms = [term for tensor in operation.inputs for term in self.dims(tensor)]
         weight = all(tensor in self._weights for tensor in operation.inputs)
-        self.operations[operation.name] += 1
         self.ran.update(self._named[id(tensor)] for tensor in operation.inputs if id(tensor) in self._named)
         if operation.outs:
             rule(operation)

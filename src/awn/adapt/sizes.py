@@ -7,6 +7,20 @@ from torch import nn
 from awn.core.axes import Norm, is_depthwise, require_layout
 from awn.errors import ArgumentError
 
+# Recurrent layers record two or three sizes for all their layers and directions; some tensor of the first has each.
+_RECURRENT = {("weight_ih_l0", 1): ("input_size",), ("weight_hh_l0", 1): ("hidden_size",)}
+_PROJECTED = {
+    ("weight_ih_l0", 1): ("input_size",),
+    ("weight_hr_l0", 1): ("hidden_size",),
+    ("weight_hr_l0", 0): ("proj_size",),
+}
+_ATTENTION = {
+    ("in_proj_weight", 1): ("embed_dim", "kdim", "vdim"),
+    ("q_proj_weight", 1): ("embed_dim",),
+    ("k_proj_weight", 1): ("kdim",),
+    ("v_proj_weight", 1): ("vdim",),
+}
+
 
 def size_names(module: nn.Module, name: str, dim: int) -> tuple[str, ...]:
     """The attributes of a module that record the size of a dimension of one of its tensors.
@@ -20,6 +34,10 @@ def size_names(module: nn.Module, name: str, dim: int) -> tuple[str, ...]:
         return ("num_parameters",)
     if isinstance(module, nn.GroupNorm):
         return ("num_channels",)
+    if isinstance(module, nn.MultiheadAttention):
+        return _ATTENTION.get((name, dim), ())
+    if isinstance(module, nn.RNNBase):
+        return _RECURRENT.get((name, dim), ()) if module.proj_size == 0 else _PROJECTED.get((name, dim), ())
     if name != "weight":
         return ()
     try:

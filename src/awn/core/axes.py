@@ -28,6 +28,7 @@ class Layout:
 _CHANNELS = ("out_channels", "in_channels")
 _LAYOUTS: dict[str, Layout] = {
     "Linear": Layout(0, 1, "out_features", "in_features", -1),
+    "NonDynamicallyQuantizableLinear": Layout(0, 1, "out_features", "in_features", -1),  # of nn.MultiheadAttention
     "Conv1d": Layout(0, 1, *_CHANNELS, -2),
     "Conv2d": Layout(0, 1, *_CHANNELS, -3),
     "Conv3d": Layout(0, 1, *_CHANNELS, -4),

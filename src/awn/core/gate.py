@@ -30,6 +30,8 @@ from torch.nn import functional as F
 from awn.basics.tracing import is_symbolically_traced, is_traced
 from awn.core.axis import Block, Layout
 from awn.core.gated_linear import gated_linear, saves_memory
+from awn.core.gated_rnn import CONTENT as RECURRENT
+from awn.core.gated_rnn import hide_list_, restore_list_
 from awn.core.width import Width
 from awn.errors import ArgumentError, GateError
 from awn.parallel.sharded import refuse_sharded
@@ -147,6 +149,8 @@ def gate_(layer: nn.Module, width: Width, dim: int, name: str = "weight", layout
     gates[name] = (*gates.get(name, ()), Gate(width, dim, layout))
     layer.__class__ = _gated_class(plain_class(layer), tuple(gates))
     layer.__dict__["_gates"] = gates
+    if isinstance(layer, nn.RNNBase):
+        hide_list_(layer)
 
 
 def ungate_(layer: nn.Module, width: Width) -> None:
@@ -171,6 +175,8 @@ def ungate_(layer: nn.Module, width: Width) -> None:
     else:
         for attribute in ("_gates", "_written"):
             layer.__dict__.pop(attribute, None)
+        if isinstance(layer, nn.RNNBase):
+            restore_list_(layer)
 
 
 def gates_of(layer: nn.Module) -> dict[str, tuple[Gate, ...]]:
@@ -201,11 +207,6 @@ def check_gateable(layer: nn.Module, name: str) -> None:
         )
     if nn.parameter.is_lazy(weight):
         raise ArgumentError(f"{plain.__name__}.{name} is lazy: it has no shape yet. Run the model once first.")
-    if isinstance(layer, nn.RNNBase):
-        raise ArgumentError(
-            f"{plain.__name__} reads {name} from a list of its own and passes it to a fused kernel, where a gate has "
-            "no effect. Use awn.nn.AdaptiveRNN, or leave its width fixed."
-        )
     if isinstance(layer, torch.jit.ScriptModule):
         raise ArgumentError(f"{plain.__name__} is compiled by torch.jit.script. Make the model adaptive first.")
     if getattr(layer, "sparse", False) or getattr(layer, "max_norm", None) is not None:
@@ -252,6 +253,7 @@ def _gated_class(plain: type[nn.Module], names: tuple[str, ...]) -> Any:
     if plain.forward is nn.Linear.forward:
         content["forward"] = _linear_forward
     content |= {name: _as_plain(name) for name in ("reset_parameters", "register_parameter") if name in dir(plain)}
+    content |= RECURRENT if issubclass(plain, nn.RNNBase) else {}
     try:
         metaclass: Any = type(plain)
         gated = metaclass(f"Gated{plain.__name__}", (Gated, plain), content)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from awn.core.attention import bind_heads_, free_heads_
 from awn.core.attribute import Attribute
 from awn.core.axis import Axis
 from awn.core.gate import check_gateable, gate_, gates_of, ungate_
@@ -111,6 +112,8 @@ def connect_(width: Width, axes: Sequence[Axis], attributes: Sequence[Attribute]
     producers, consumers = _by_role(axes)
     width.axes, width.attributes = (*producers, *consumers), tuple(attributes)
     producers[0].module.register_module(WIDTH_NAME, width)
+    for axis in width.axes:
+        free_heads_(axis.module)
     with torch.no_grad():
         for axis in width.axes:
             clear_units_(axis.tensor, axis.dim, axis.blocks_of(width), width, (width.units, width.capacity))
@@ -143,6 +146,8 @@ def disconnect_(width: Width, *, fold: bool) -> None:
         ungate_(axis.module, width)
     if width.axes and width.axes[0].module._modules.get(WIDTH_NAME) is width:
         delattr(width.axes[0].module, WIDTH_NAME)
+    for axis in width.axes:
+        bind_heads_(axis.module)
     width.axes, width.attributes = (), ()
 
 

@@ -70,6 +70,17 @@ def extent(blocks: Blocks, count: Count = capacity_of) -> int:
     return sum(entries if width is None else entries * count(width) for width, entries in blocks)
 
 
+def active_entries(blocks: Blocks, active: Count = units_of, count: Count = capacity_of) -> Tensor:
+    """The places of all entries but those of inert units, in order.
+
+    >>> from awn import Exponential
+    >>> width = Width(Exponential.for_units(2), block=4)
+    >>> active_entries(((width, 1), (None, 2), (width, 1))).tolist()
+    [0, 1, 4, 5, 6, 7]
+    """
+    return torch.cat([torch.arange(one.length(active)) + one.start for one in spans(blocks, count)])
+
+
 def own_parts(tensor: Tensor, dim: int, blocks: Blocks, width: Width, count: Count = capacity_of) -> Iterator[Tensor]:
     """Views of the blocks of one width, each of `entries` per unit."""
     for span in spans(blocks, count):

@@ -20,6 +20,8 @@ from torch import Tensor, nn
 from awn.basics.batches import Batch, evaluating
 from awn.core.count import count_parameters
 from awn.core.groups import WidthGroup, find_groups
+from awn.core.places import Count, active_entries, units_of
+from awn.core.width import Width
 from awn.nn.mlp import AdaptiveMLP
 from awn.parallel.unwrap import unwrapped
 from awn.smaller.batch_norms import BatchNorms
@@ -188,21 +190,24 @@ class CuttableNetwork:
             self._moments = self.reference.collect(self.model)
         group = self._by_name[cut.layer]
         units = group.width.units
+
+        def before(width: Width) -> int:
+            return units if width is group.width else width.units
+
         _set_units(group, cut.units)
         try:
-            return [self._solved(reader, self._moments.get(reader.name)) for reader in self._readers[cut.layer]]
+            return [self._solved(reader, self._moments.get(reader.name), before) for reader in self._readers[cut.layer]]
         finally:
             _set_units(group, units)
 
-    def _solved(self, reader: Reader, moments: Moments | None) -> Tensor:
+    def _solved(self, reader: Reader, moments: Moments | None, before: Count) -> Tensor:
         now = reader.weights()
         if moments is None:
             return now
-        columns = torch.arange(reader.columns, device=now.device)
-        if reader.bias is not None:
-            columns = torch.cat([columns, columns.new_tensor([len(moments.gram) - 1])])
-        outputs = Moments(moments.gram, moments.cross[:, : reader.outputs])
-        return outputs.solve(now, columns).to(now)
+        every = torch.arange(len(moments.gram), device=now.device)
+        columns = torch.cat([every[: reader.columns], every[len(every) - reader.last_columns :]])
+        left = active_entries(reader.output_blocks, units_of, before).to(now.device)
+        return Moments(moments.gram, moments.cross[:, left]).solve(now, columns).to(now)
 
 
 def _set_units(group: WidthGroup, units: int) -> None:

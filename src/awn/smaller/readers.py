@@ -1,7 +1,8 @@
 """Readers: the layers that read a group's units, as linear regressions on what they read.
 
 A row is a position at which the layer computes outputs: a sample, a token, a pixel. A row's columns are the inputs that
-the layer weighs there, those of the first unit first, so that a prefix of the units is a prefix of the columns.
+the layer weighs there, those of the first unit first, so that a prefix of the units is a prefix of the columns. Inputs
+that belong to no unit, such as channels that a shortcut pads, come after them, and the bias last.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -18,12 +19,16 @@ from torch.nn import functional as F
 from torch.utils.hooks import RemovableHandle
 
 from awn.core.axes import Layout, layout_of
-from awn.core.axis import Axis
+from awn.core.axis import Axis, Blocks
 from awn.core.gate import gates_of, plain_class
 from awn.core.groups import WidthGroup, find_groups
+from awn.core.places import active_entries, extent, spans, units_of
 
 #: With more columns, the Gram matrix in single precision would take more than 1.6 GB.
 MOST_COLUMNS = 20_000
+
+#: Places along a dimension.
+Places: TypeAlias = slice | Tensor
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,16 +52,46 @@ class Reader:
 
     @property
     def columns(self) -> int:
-        """The columns of all units, without the one for the bias."""
+        """The columns of all units, without those that come after them."""
         return self.group.width.units * self.columns_per_unit
+
+    @property
+    def last_columns(self) -> int:
+        """The columns after those of the units: of inputs that belong to none, and of the bias."""
+        kernel = math.prod(self.axis.tensor.shape[2:])
+        fixed = sum(block.entries for block in self.axis.blocks if block.fixed)
+        return fixed * kernel + (self.bias is not None)
+
+    @property
+    def inputs(self) -> Places:
+        """The places of the inputs along their dimension of the weight, in the order of the columns."""
+        width = self.group.width
+        if self.axis.is_plain:
+            return slice(width.units * self.axis.per_unit)
+        found = list(spans(self.axis.blocks_of(width)))
+        units = [torch.arange(one.length(units_of)).view(width.units, -1) + one.start for one in found if one.width]
+        rest = [torch.arange(one.entries) + one.start for one in found if one.width is None]
+        return torch.cat([torch.cat(units, 1).flatten(), *rest]).to(self.axis.tensor.device)
+
+    @property
+    def made(self) -> Places:
+        """The places of the outputs along their dimension of the weight, without those of inert units."""
+        if self.makes is None or self.makes[1].is_plain:
+            return slice(self.outputs)
+        return active_entries(self.output_blocks).to(self.axis.tensor.device)
+
+    @property
+    def output_blocks(self) -> Blocks:
+        """The blocks of the outputs."""
+        if self.makes is None:
+            return ((None, self.axis.tensor.shape[self.layout.out_dim]),)
+        group, axis = self.makes
+        return axis.blocks_of(group.width)
 
     @property
     def outputs(self) -> int:
         """The number of outputs, without those of inert units."""
-        if self.makes is None:
-            return self.axis.tensor.shape[self.layout.out_dim]
-        group, axis = self.makes
-        return group.width.units * axis.per_unit
+        return extent(self.output_blocks, units_of)
 
     @property
     def bias(self) -> Tensor | None:
@@ -70,12 +105,11 @@ class Reader:
 
     def rows(self, layer: nn.Module, inputs: Tensor, most: int) -> Tensor:
         """What a layer reads, at up to `most` positions: [positions, columns], and a last column of ones for a bias."""
-        units = self.group.width.units * self.axis.per_unit
         if self.axis.tensor.dim() == 2:
             every = inputs.reshape(-1, inputs.shape[-1])
-            found = every[sampled(len(every), most, every.device), :units]
+            found = every[:, self.inputs][sampled(len(every), most, every.device)]
         else:
-            found = _patches(layer, inputs, most)[:, :units].flatten(1)
+            found = _patches(layer, inputs, most)[:, self.inputs].flatten(1)
         return found if self.bias is None else torch.cat([found, found.new_ones(len(found), 1)], 1)
 
     def results(self, layer: nn.Module, outputs: Tensor, most: int) -> Tensor:
@@ -84,42 +118,55 @@ class Reader:
         every = (outputs.movedim(-1 - dims, -1) if dims else outputs).flatten(0, -2)
         chosen = every[sampled(len(every), most, every.device)]
         own: Tensor | None = layer._parameters.get("bias") if self.bias is None else None
-        return chosen if own is None else chosen - own
+        return (chosen if own is None else chosen - own)[:, self.made]
 
     def weights(self) -> Tensor:
         """The weights times the importance, [columns, outputs], with the bias as the last row, in double precision."""
-        raw = self._active(self.axis.tensor.detach())
-        weights = self._importance().to(raw.device)[:, None] * raw.double().reshape(self.columns, self.outputs)
+        weights = self._importance()[:, None] * self._raw()
         if self.bias is None:
             return weights
-        return torch.cat([weights, self.bias.detach()[: self.outputs].to(weights)[None]])
+        return torch.cat([weights, self.bias.detach()[self.made].to(weights)[None]])
 
     @torch.no_grad()
     def set_weights_(self, weights: Tensor) -> None:
         """Set the weights and the bias; a weight without any importance stays as it is."""
-        place = self._active(self.axis.tensor)
-        importance = self._importance()[:, None].to(weights.device)
-        raw = weights[: self.columns] / importance
-        before = place.to(raw.dtype).reshape(raw.shape)
-        raw = torch.where(importance.to(raw.dtype) > 0, raw, before).reshape(place.shape)
-        self._active(self.axis.tensor, of=raw)
+        importance, before = self._importance().to(weights)[:, None], self._raw().to(weights)
+        raw = torch.where(importance > 0, weights[: len(importance)] / importance, before)
+        kernel, turned = self._kernel()
+        tensor = self._by_input(self.axis.tensor)
+        tensor[self._places()] = raw.view(-1, *kernel, self.outputs).flip(turned).movedim(-1, 1).to(tensor)
         if self.bias is not None:
-            self.bias[: self.outputs] = weights[-1].to(self.bias.dtype)
+            self.bias[self.made] = weights[-1].to(self.bias.dtype)
 
-    def _active(self, weight: Tensor, of: Tensor | None = None) -> Tensor:
-        """The active part of the raw weight as [inputs, kernel…, outputs]; `of` is written to it."""
-        kernel = range(2, weight.dim())
-        part = weight.permute(self.layout.in_dim, *kernel, self.layout.out_dim)
-        part = part[: self.group.width.units * self.axis.per_unit, ..., : self.outputs]
-        # A transposed convolution is a convolution with the kernel in reverse, over inputs with zeros between them.
-        turned = [dim - 1 for dim in kernel] if self.layout.in_dim == 0 else []
-        if of is not None:
-            part.copy_(of.flip(turned))
-        return part.flip(turned)
+    def _raw(self) -> Tensor:
+        """The stored weights, [columns, outputs], in double precision."""
+        found = self._by_input(self.axis.tensor.detach())[self._places()].double()
+        return found.movedim(1, -1).flip(self._kernel()[1]).flatten(0, -2)
+
+    def _by_input(self, weight: Tensor) -> Tensor:
+        return weight.transpose(0, 1) if self.layout.in_dim else weight
+
+    def _places(self) -> tuple[Places, Places]:
+        read, made = self.inputs, self.made
+        if isinstance(read, slice) and isinstance(made, slice):
+            return read, made
+        weight = self._by_input(self.axis.tensor)
+        rows, columns = (torch.arange(size, device=weight.device) for size in weight.shape[:2])
+        return rows[read][:, None], columns[made]
+
+    def _kernel(self) -> tuple[list[int], list[int]]:
+        """The sizes of the kernel, and its dimensions among [inputs, kernel…, outputs] that have to be turned.
+
+        A transposed convolution is a convolution with the kernel in reverse, over inputs with zeros between them.
+        """
+        sizes = list(self.axis.tensor.shape[2:])
+        return sizes, [1 + dim for dim in range(len(sizes))] if self.layout.in_dim == 0 else []
 
     def _importance(self) -> Tensor:
-        importance = self.group.width.importance().detach()[: self.group.width.units]
-        return importance.double().repeat_interleave(self.columns_per_unit)
+        """The importance of every column but the bias's; 1 if it belongs to no unit."""
+        importance = self.group.width.importance().detach()[: self.group.width.units].double()
+        further = self.last_columns - (self.bias is not None)
+        return torch.cat([importance.repeat_interleave(self.columns_per_unit), importance.new_ones(further)])
 
 
 def find_readers(model: nn.Module) -> tuple[dict[str, Reader], dict[str, str]]:
@@ -151,12 +198,9 @@ def find_readers(model: nn.Module) -> tuple[dict[str, Reader], dict[str, str]]:
                 others[name] = reason
                 continue
             makes = made.get((weight, layout.out_dim))
-            if not axes[0].is_plain or (makes is not None and not makes[1].is_plain):
-                others[name] = "the entries of the units do not lie together in its weight"
-                continue
             reader = Reader(name, tuple(axis.module for axis in axes), group, axes[0], layout, makes)
-            if reader.columns > MOST_COLUMNS:
-                others[name] = f"it reads {reader.columns:,} numbers at a time, and {MOST_COLUMNS:,} are the most"
+            if (read := reader.columns + reader.last_columns) > MOST_COLUMNS:
+                others[name] = f"it reads {read:,} numbers at a time, and {MOST_COLUMNS:,} are the most"
             else:
                 readers[name] = reader
     return readers, others

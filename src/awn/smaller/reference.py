@@ -12,6 +12,8 @@ from torch import Tensor, nn
 
 from awn.basics.batches import Batch, evaluating, hold_out, read_batches
 from awn.core.groups import require_groups
+from awn.core.places import spans
+from awn.core.width import Width
 from awn.errors import ArgumentError
 from awn.parallel.unwrap import unwrapped
 from awn.smaller.least_squares import Moments
@@ -159,6 +161,7 @@ class Reference:
         def read(reader: Reader, layer: nn.Module, inputs: Tensor, result: Tensor) -> Sample:
             return Sample(reader.count(result), reader.rows(layer, inputs, self.positions[reader.name]))
 
+        names = {group.width: group.name for group in require_groups(smaller)}
         with recording(readers.values(), read) as found:
             observed.batch.run(smaller)
         for name, reader in readers.items():
@@ -166,8 +169,19 @@ class Reference:
             if [one.positions for one in here] != [one.positions for one in there]:
                 yield name, None
             else:
-                left = _outputs_left(reader, kept or {})
-                yield name, [(x.rows, z.rows[:, left]) for x, z in zip(here, there, strict=True)]
+                left = self._outputs_left(reader, kept or {}, names)
+                yield name, [(x.rows, z.rows[:, left.to(z.rows.device)]) for x, z in zip(here, there, strict=True)]
+
+    def _outputs_left(self, reader: Reader, kept: Kept, names: Mapping[Width, str]) -> Tensor:
+        """The outputs of a reader in the uncut network that are left in the smaller one."""
+        found = []
+        for span in spans(reader.output_blocks, lambda width: self.units[names[width]]):
+            if span.width is None:
+                found.append(torch.arange(span.entries) + span.start)
+            else:
+                units = torch.as_tensor(kept.get(names[span.width], range(span.width.units)))
+                found.append((units[:, None] * span.entries + torch.arange(span.entries) + span.start).flatten())
+        return torch.cat(found)
 
 
 def _observe(
@@ -195,12 +209,3 @@ def _positions(readers: Mapping[str, Reader], first: Samples, batches: int) -> d
         name: max(1, math.ceil(most(reader) / (batches * len(first.get(name, [0])))))
         for name, reader in readers.items()
     }
-
-
-def _outputs_left(reader: Reader, kept: Kept) -> Tensor | slice:
-    """The entries of a reader's outputs in the uncut network that are left in the smaller one."""
-    if reader.makes is None or reader.makes[0].name not in kept:
-        return slice(reader.outputs)
-    group, axis = reader.makes
-    units = torch.as_tensor(kept[group.name], device=axis.tensor.device)
-    return (units[:, None] * axis.per_unit + torch.arange(axis.per_unit, device=units.device)).flatten()

@@ -134,9 +134,10 @@ class _Regression:
     @classmethod
     def of(cls, reader: Reader, moments: Moments) -> _Regression:
         gram, weights = moments.gram.double().cpu(), reader.weights().double().cpu()
-        if reader.bias is not None:  # it makes up for the means
-            sums = gram[:-1, -1]
-            gram, weights = gram[:-1, :-1] - torch.outer(sums, sums) / gram[-1, -1], weights[:-1]
+        if (last := reader.last_columns) > 0:  # they make up for what they can: the bias for the means
+            cross, own = gram[:-last, -last:], gram[-last:, -last:]
+            gram = gram[:-last, :-last] - cross @ torch.linalg.pinv(own, hermitian=True) @ cross.T
+            weights = weights[:-last]
         variance = float((weights * (gram @ weights)).sum())
         diagonal = gram.diagonal()
         # Relative to each column, so that a unit without any variance costs next to nothing.

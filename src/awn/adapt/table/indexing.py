@@ -66,7 +66,16 @@ def scattered(op: Operation) -> None:
     op.give(op.dims(op["index"]) if op.name == "gather" else dims)
 
 
+def packed(op: Operation) -> None:
+    """Sequences of several lengths, one after the other."""
+    dims = op.dims(op.x)
+    op.freeze(*dims[:2], does="packs its entries")
+    op.give([*op.fixed(op.outs[0].shape[:1]), *dims[2:]])
+    op.give(op.fixed(op.outs[1].shape), op.outs[1])
+
+
 RULES: dict[str, Rule] = {
+    "_pack_padded_sequence": packed,
     **dict.fromkeys(["embedding", "index_select"], looked_up),
     **dict.fromkeys(["index", "index_put", "_unsafe_index", "_index_put_impl"], indexed),
     **dict.fromkeys(
