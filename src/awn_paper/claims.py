@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from awn_paper.experiments.anneal import RATES
 from awn_paper.experiments.anneal import label as anneal_label
-from awn_paper.experiments.batch import SIZES, equal_steps
+from awn_paper.experiments.batch import SIZES, equal_epochs, equal_steps
 from awn_paper.experiments.remove import FIRST, costly, later, without_first
 from awn_paper.experiments.start import variance_ratio
 from awn_paper.experiments.text import DATASET as TRANSLATED
@@ -87,21 +87,23 @@ def same_from_any_start(results: Results) -> Verdict | None:
 
 
 def same_for_any_batch(results: Results) -> Verdict | None:
-    """The batch sizes: how far apart the widths are after equal epochs and, beside that, after equal steps."""
+    """The batch sizes: how far apart the widths are after the last epoch, and after equal steps and equal epochs."""
     found = {size: results.final("SpiralHard", f"relu6, batch {size}") for size in SIZES}
     groups = {size: runs for size, runs in found.items() if runs}
     if len(groups) < 2:
         return None
-    epochs = equal_steps(groups)
-    last = _mean_widths(list(groups.values()), -1)
-    as_old = [statistics.fmean(width_after(run, epochs[size]) for run in runs) for size, runs in groups.items()]
-    ratios = [max(means) / min(means) for means in (last, as_old)]
-    sizes = f"batch {min(groups)} to {max(groups)}"
-    said = [", ".join(f"{mean:.0f}" for mean in means) for means in (last, as_old)]
-    return Verdict(
-        ratios[0] <= _A_QUARTER,
-        f"{sizes}: {said[0]}, ratio {ratios[0]:.2f}; after equal steps {said[1]}, ratio {ratios[1]:.2f}",
-    )
+    steps, epoch = equal_steps(groups), equal_epochs(groups)
+    means = {
+        "": _mean_widths(list(groups.values()), -1),
+        "after equal steps ": [_mean_after(steps[size], runs) for size, runs in groups.items()],
+        f"after {epoch:,} epochs ": [_mean_after(epoch, runs) for runs in groups.values()],
+    }
+    ratios = [max(widths) / min(widths) for widths in means.values()]
+    said = [
+        f"{when}{', '.join(f'{width:.0f}' for width in widths)}, ratio {ratio:.2f}"
+        for (when, widths), ratio in zip(means.items(), ratios, strict=True)
+    ]
+    return Verdict(max(ratios[:2]) <= _A_QUARTER, f"batch {min(groups)} to {max(groups)}: {'; '.join(said)}")
 
 
 def smaller_by(prior: str, results: Results) -> Verdict | None:
@@ -202,7 +204,7 @@ CLAIMS = (
         "The width ends the same for every batch size",
         "the same, shown as curves",
         "batch",
-        "the mean widths after the last epoch are within a quarter",
+        "the mean widths are within a quarter after the last epoch, and after equal steps",
         same_for_any_batch,
     ),
     *(
@@ -304,6 +306,10 @@ def _width(runs: Sequence[Record]) -> float:
 def _mean_widths(groups: Sequence[Sequence[Record]], place: int) -> list[float]:
     """For every group, the mean width at a place of the history."""
     return [statistics.fmean(width_curve(run)[place] for run in runs) for runs in groups]
+
+
+def _mean_after(epoch: int, runs: Sequence[Record]) -> float:
+    return statistics.fmean(width_after(run, epoch) for run in runs)
 
 
 def _range(values: Sequence[float]) -> str:
