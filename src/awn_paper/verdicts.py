@@ -69,8 +69,8 @@ def same_from_any_start(results: Results) -> Verdict | None:
             first, last = (_mean_widths(groups, place) for place in (0, -1))
             ratios[activation] = max(last) / min(last)
             ends = [[width_curve(run)[-1] for run in runs] for runs in groups]
-            beside = f", F = {variance_ratio(ends):.1f}" if min(map(len, ends)) > 2 else ""
-            found.append(f"{activation}: {_range(first)} → {_range(last)}, ratio {ratios[activation]:.2f}{beside}")
+            ratio = f"ratio {ratios[activation]:.2f}{_beside(ends)}"
+            found.append(f"{activation}: {_range(first)} → {_range(last)}, {ratio}")
     return Verdict(ratios["relu6"] <= _A_QUARTER, "; ".join(found)) if "relu6" in ratios else None
 
 
@@ -81,16 +81,16 @@ def same_for_any_batch(results: Results) -> Verdict | None:
     if len(groups) < 2:
         return None
     steps, epoch = equal_steps(groups), equal_epochs(groups)
-    means = {
-        "": _mean_widths(list(groups.values()), -1),
-        "after equal steps ": [_mean_after(steps[size], runs) for size, runs in groups.items()],
-        f"after {epoch:,} epochs ": [_mean_after(epoch, runs) for runs in groups.values()],
+    ends = {
+        "": [[width_curve(run)[-1] for run in runs] for runs in groups.values()],
+        "after equal steps ": [[width_after(run, steps[size]) for run in runs] for size, runs in groups.items()],
+        f"after {epoch:,} epochs ": [[width_after(run, epoch) for run in runs] for runs in groups.values()],
     }
-    ratios = [max(widths) / min(widths) for widths in means.values()]
-    said = [
-        f"{when}{', '.join(f'{width:.0f}' for width in widths)}, ratio {ratio:.2f}"
-        for (when, widths), ratio in zip(means.items(), ratios, strict=True)
-    ]
+    said, ratios = [], []
+    for when, widths in ends.items():
+        means = list(map(statistics.fmean, widths))
+        ratios.append(max(means) / min(means))
+        said.append(f"{when}{', '.join(f'{mean:.0f}' for mean in means)}, ratio {ratios[-1]:.2f}{_beside(widths)}")
     return Verdict(max(ratios[:2]) <= _A_QUARTER, f"batch {min(groups)} to {max(groups)}: {'; '.join(said)}")
 
 
@@ -240,8 +240,9 @@ def _mean_widths(groups: Sequence[Sequence[Record]], place: int) -> list[float]:
     return [statistics.fmean(width_curve(run)[place] for run in runs) for runs in groups]
 
 
-def _mean_after(epoch: int, runs: Sequence[Record]) -> float:
-    return statistics.fmean(width_after(run, epoch) for run in runs)
+def _beside(groups: Sequence[Sequence[float]]) -> str:
+    """The spread of the groups' means beside that of single runs, if there are enough of them."""
+    return f", F = {variance_ratio(groups):.1f}" if min(map(len, groups)) > 2 else ""
 
 
 def _range(values: Sequence[float]) -> str:
