@@ -31,7 +31,7 @@ from awn_paper.data.dataset import Dataset
 from awn_paper.measures import AFTER, BEFORE
 from awn_paper.models import Learned, build
 from awn_paper.models.perceptron import Perceptron
-from awn_paper.settings import OneCycle, Settings, SlowWidths, Training, fingerprint
+from awn_paper.settings import OneCycle, Settings, Training, fingerprint
 
 Record = dict[str, Any]
 _EPOCHS_KEPT = 200  # of a history: a record is to be read and committed, not to be resumed from
@@ -190,8 +190,7 @@ def _fit(model: nn.Module, data: Dataset, job: Job, scratch: Path | None, resume
 
 def make_optimizer(model: nn.Module, training: Training) -> Optimizer:
     """Adam or SGD; ν, biases and norms are never decayed."""
-    width_lr = training.lr * (training.width_rate if isinstance(training, SlowWidths) else 1)
-    groups = param_groups(model, training.lr, width_lr=width_lr, weight_decay=training.weight_decay)
+    groups = param_groups(model, training.lr, width_lr=training.lr, weight_decay=training.weight_decay)
     if training.optimizer == "sgd":
         return SGD(groups, momentum=training.momentum, fused=True)
     return Adam(groups, eps=training.eps, fused=True)

@@ -69,13 +69,6 @@ class OneCycle(Training):
 
 
 @dataclass(frozen=True)
-class SlowWidths(OneCycle):
-    """The same, with a learning rate for ν that is `width_rate` times that of the weights."""
-
-    width_rate: float = 0.1
-
-
-@dataclass(frozen=True)
 class Settings:
     """A run, but for its seed: data, network, widths, training, and what is measured on the trained network."""
 

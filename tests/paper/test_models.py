@@ -19,8 +19,8 @@ from awn_paper.measures import flops
 from awn_paper.models import GIN, MLP, RNN, ChannelResNet20, Fixed, Learned, ResNet20, Transformer, build
 from awn_paper.models import mlp as mlp_module
 from awn_paper.models.resnet import Prepare, _shifted_and_flipped
-from awn_paper.run import Job, layer_widths, loss_of, make_optimizer, train
-from awn_paper.settings import OneCycle, Settings, SlowWidths, Training
+from awn_paper.run import Job, layer_widths, loss_of, train
+from awn_paper.settings import OneCycle, Settings, Training
 
 LEARNED = Learned(Exponential(rate=0.2, scale="mass"))
 PADDING = 9
@@ -125,18 +125,6 @@ def test_images_train_over_one_cycle_in_bfloat16(monkeypatch):
     record = train(Job(Settings("images", ResNet20(), LEARNED, training), 0, final=True))
     assert record["settings"]["training"]["kind"] == "OneCycle"
     assert record["history"]["data"][-1] < record["history"]["data"][0]
-
-
-def test_widths_can_be_learned_at_a_rate_of_their_own():
-    model = build(ResNet20(), images(), LEARNED)
-    rates = {}
-    for kind in (OneCycle, SlowWidths):
-        training = kind(3, optimizer="sgd", lr=0.2)
-        optimizer = make_optimizer(model, training)
-        own = {group.width.log_nu for group in awn.advanced.find_groups(model)}
-        rates[kind] = {(p in own): g["lr"] for g in optimizer.param_groups for p in g["params"]}
-    assert rates[OneCycle] == {True: 0.2, False: 0.2}
-    assert rates[SlowWidths] == {True: pytest.approx(0.02), False: 0.2}
 
 
 def test_a_fixed_perceptron_trains_as_a_plain_one_does(monkeypatch):

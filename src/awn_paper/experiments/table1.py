@@ -9,7 +9,7 @@ from awn.core.families import Exponential
 from awn_paper.models import GIN, MLP, RNN, Fixed, Learned, ResNet20, Transformer
 from awn_paper.protocol import Case, Experiment, Protocol
 from awn_paper.run import Record
-from awn_paper.settings import OneCycle, Settings, SlowWidths, Training
+from awn_paper.settings import OneCycle, Settings, Training
 from awn_paper.show import Results, Shown, Table, mean_std, scores, width_after, width_and_score, widths
 
 
@@ -71,7 +71,6 @@ PAPER_GRIDS = {
 
 _TWO = ("leaky_relu", "relu6")
 FULL_LENGTH = "AWN, all epochs"
-SLOW = "AWN, slow widths"
 MARKS = (1, 100, 300, 500, 1000, 2000, 3000, 5000)  # epochs
 #: Early stopping, which the paper has on all data sets; it names the patience only for graphs, and this is it.
 PATIENCE = 500
@@ -146,13 +145,6 @@ def one_cycle(name: str, epochs: int) -> Settings:
             precision="bfloat16",
         ),
     )
-
-
-def slow_widths(name: str, epochs: int) -> Case:
-    """ResNet-20 whose head learns its width at a tenth of the weights' rate, which the paper does not do; one run."""
-    base = one_cycle(name, epochs)
-    cycle = {field.name: getattr(base.training, field.name) for field in dataclasses.fields(base.training)}
-    return Case(SLOW, (dataclasses.replace(base, training=SlowWidths(**cycle)),), seeds=1)
 
 
 def full_length() -> Case:
@@ -251,14 +243,6 @@ def show(results: Results) -> list[Shown]:
     runs = results.final("SpiralHard", FULL_LENGTH)
     if runs:
         shown += [_by_epoch(results), *width_and_score("table1-spiralhard", "SpiralHard, all epochs", {"AWN": runs})]
-    slow = results.final("CIFAR100", SLOW)
-    if slow:
-        named = {label: results.final("CIFAR100", label) for label in ("AWN", "Fixed")} | {SLOW: slow}
-        found = [(f"CIFAR100, {name}", scores(runs), widths(runs), str(len(runs))) for name, runs in named.items()]
-        shown += [
-            Table(("", "accuracy", "total width", "runs"), tuple(found)),
-            *width_and_score("table1-cifar100", "CIFAR100", named),
-        ]
     return shown
 
 
@@ -304,19 +288,13 @@ TABLE1 = Experiment(
         "part.",
     ),
     long=Protocol(
-        (
-            *table_cases(LONG_GRIDS),
-            full_length(),
-            *_one_run_on_images({"MNIST": 6, "CIFAR10": 30, "CIFAR100": 30}),
-            slow_widths("CIFAR100", 30),
-        ),
+        (*table_cases(LONG_GRIDS), full_length(), *_one_run_on_images({"MNIST": 6, "CIFAR10": 30, "CIFAR100": 30})),
         seeds=10,
         says=f"The paper's epochs at most; training stops after {PATIENCE} epochs without a better validation score. "
         "Fewer configurations than the paper: learning rate 0.01, batches of 128 (DoubleMoon 32); DoubleMoon and "
         "Spiral: three activations and σ_θ = 10; SpiralHard: two and four layers (fixed networks: "
         "two), ReLU6, σ_θ = 10; pol and credit card: two layers, LeakyReLU and ReLU6, σ_θ of 1 and 10. All five fixed "
         "widths, ten final runs. Five more of SpiralHard do not stop early. Images: one run of 30 epochs in place of "
-        "200 (MNIST 6), learning rate up to 0.2 and down a cosine, weight decay 0.0005, forward passes in bfloat16. "
-        "One more of CIFAR100 learns its width at a tenth of the rate.",
+        "200 (MNIST 6), learning rate up to 0.2 and down a cosine, weight decay 0.0005, forward passes in bfloat16.",
     ),
 )
