@@ -1,7 +1,9 @@
 """Is the width that awn finds the right one? Twenty data sets, five seeds, against fixed widths.
 
-Run: AWN_DATA=folder python benchmarks/width.py          (about an hour on one core; an interrupted run continues)
+Run: AWN_DATA=folder python benchmarks/width.py          (about half an hour on one core)
 Writes a file per data set to results/width, a row per training. `--page` writes the tables of docs/width.md from them.
+Data sets and trainings that are there already, with the same settings of the estimators, are not repeated; `--anew`
+repeats them. Several processes can share the work, each with other `--sets`.
 
 A quarter of the rows is the test set, read once, at the end. The estimators hold back a part of the others for
 validation, the same rows for every method. Methods:
@@ -30,6 +32,7 @@ import torch
 from sklearn.model_selection import train_test_split
 from width_tables import with_tables
 
+from awn.basics.plain import to_plain
 from awn.datasets import Samples, double_moon, spiral, spiral_hard
 from awn.files.provenance import provenance
 from awn.files.write import json_file, write_files
@@ -91,7 +94,13 @@ OPTIONS: dict[str, Row] = {
     "Spiral": {"hidden_layers": 1, "activation": "relu6", "epochs": 250},
     "SpiralHard": {"hidden_layers": 4, "activation": "relu6", "epochs": 170},
 }
-BEFORE = {
+# One network each: several, averaged, would be compared with single fixed ones.
+ONE = {"members": 1}
+BEFORE: Row = {
+    "activation": "relu",
+    "bins": 0,
+    "lr": 0.01,
+    "narrow": None,
     "scale": "unit",
     "units": 128,
     "max_units": 256,
@@ -113,6 +122,7 @@ def main() -> None:
     parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=list(METHODS))
     parser.add_argument("--options", type=json.loads, default={}, help="JSON of the estimators' options")
     parser.add_argument("--out", type=Path, default=Path("results/width"))
+    parser.add_argument("--anew", action="store_true", help="measure again what is measured already")
     parser.add_argument("--page", type=Path, nargs="?", const=Path("docs/width.md"), help="write the tables of a page")
     asked = parser.parse_args()
     if asked.page:
@@ -120,22 +130,41 @@ def main() -> None:
         write_files({asked.page: with_tables(asked.page.read_text(), every).encode()})
         return
     torch.set_num_threads(1)
-    made_by = provenance(seeds=asked.seeds, options=asked.options)
     for name in asked.sets:
-        X, y, task = SETS[name]()
-        path = file_of(asked.out, name)
-        rows: list[Row] = json.loads(path.read_text())["rows"] if path.is_file() else []
-        done = {(row["seed"], row["asked"]) for row in rows}
-        for seed in asked.seeds:
-            trial = Trial(name, X, y, task, seed, asked.options)
-            for method in asked.methods:
-                if (seed, method) in done:
-                    continue
-                found = [{"seed": seed, "asked": method, **row} for row in METHODS[method](trial)]
-                rows += found
-                write_files({path: json_file({"from": made_by, "rows": rows})})
-                for row in found:
-                    print(name, row, flush=True)
+        measure(name, asked)
+
+
+def measure(name: str, asked: argparse.Namespace) -> None:
+    """All trainings on a data set that its file does not have yet."""
+    X, y, task = SETS[name]()
+    path, settings = file_of(asked.out, name), settings_of(name, task, asked.options)
+    made_by = {**provenance(seeds=asked.seeds, options=asked.options), "settings": settings}
+    rows = [] if asked.anew else rows_with(path, settings)
+    done = {(row["seed"], row["asked"]) for row in rows}
+    for seed in asked.seeds:
+        trial = Trial(name, X, y, task, seed, asked.options)
+        for method in asked.methods:
+            if (seed, method) in done:
+                continue
+            found = [{"seed": seed, "asked": method, **row} for row in METHODS[method](trial)]
+            rows += found
+            write_files({path: json_file({"from": made_by, "rows": rows})})
+            for row in found:
+                print(name, row, flush=True)
+
+
+def settings_of(name: str, task: str, options: Row) -> Row:
+    """The parameters of the estimators, defaults included: rows of an earlier run count if theirs were the same."""
+    estimator: Any = (AdaptiveClassifier if task == "classification" else AdaptiveRegressor)(
+        **{**ONE, **OPTIONS.get(name, {}), **options}
+    )
+    return {key: value for key, value in to_plain(estimator.get_params()).items() if key != "callbacks"}
+
+
+def rows_with(path: Path, settings: Row) -> list[Row]:
+    """The rows of a file, or none if they were measured with other settings."""
+    known = json.loads(path.read_text()) if path.is_file() else {}
+    return known["rows"] if known and known["from"].get("settings") == settings else []
 
 
 def file_of(folder: Path, name: str) -> Path:
@@ -146,8 +175,7 @@ class Trial:
     """A data set, split by a seed, and the estimators to train on it."""
 
     def __init__(self, name: str, X: pd.DataFrame, y: pd.Series, task: str, seed: int, options: Row) -> None:
-        # One network each: several, averaged, would be compared with single fixed ones.
-        self.seed, self.options = seed, {"members": 1, **OPTIONS.get(name, {}), **options}
+        self.seed, self.options = seed, {**ONE, **OPTIONS.get(name, {}), **options}
         self.kind: Any = AdaptiveClassifier if task == "classification" else AdaptiveRegressor
         stratify = y if task == "classification" else None
         parts = train_test_split(X, y, test_size=0.25, random_state=seed, stratify=stratify)
@@ -203,7 +231,8 @@ def fixed(trial: Trial) -> Iterator[Row]:
 
 def before(trial: Trial) -> Iterator[Row]:
     if trial.seed == 0:
-        yield {"method": "before", **trial.train(**BEFORE)[1]}
+        rows = round((1 - BEFORE["validation_fraction"]) * len(trial.X))
+        yield {"method": "before", **trial.train(**BEFORE, batch_size=max(16, min(128, rows // 32)))[1]}
 
 
 METHODS: dict[str, Callable[[Trial], Iterator[Row]]] = {

@@ -6,6 +6,7 @@ import math
 import re
 import statistics
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from awn.basics.text_table import markdown_table
@@ -97,46 +98,86 @@ def _ratio(one: float, other: float) -> float:
     return max(one, other) / min(one, other)
 
 
-def _summary(found: dict[str, Measured]) -> str:
-    every = list(found.values())
-    ratios = [one.units("chosen") / one.smallest_fixed() for one in every]
-    spreads = [statistics.stdev(_units(one, "chosen")) / statistics.mean(_units(one, "chosen")) for one in every]
-    times = [one.of("chosen")[0]["seconds"] / one.of("before")[0]["seconds"] for one in every]
-    rows = [
-        [
+def _criteria() -> list[Criterion]:
+    return [
+        Criterion(
             "score at least that of the best fixed width, within a standard error",
             "17 of 20",
-            _count(one.behind()[0] <= one.behind()[1] + 1e-12 for one in every),
-        ],
-        [
+            lambda one: one.behind()[0] - one.behind()[1],
+            most=1e-12,
+            shown=lambda one: f"{one.behind()[0]:.4f} behind, standard error {one.behind()[1]:.4f}",
+        ),
+        Criterion(
             "units over those of the smallest fixed width within a standard error of the best",
             "median 1.5, largest 4",
-            f"median {statistics.median(ratios):.2f}, largest {max(ratios):.2f}",
-        ],
-        [
+            lambda one: one.units("chosen") / one.smallest_fixed(),
+            most=4.0,
+            of_all=lambda each: f"median {statistics.median(each):.2f}, largest {max(each):.2f}",
+        ),
+        Criterion(
             "standard deviation of the width over seeds, relative to its mean",
             "median 35 %",
-            f"median {100 * statistics.median(spreads):.0f} %",
-        ],
-    ]
-    for field, name in (("learned", "by gradient alone"), ("units", "after choosing")):
-        close = (_ratio(one.units("from 32", field), one.units("from 512", field)) <= 1.5 for one in every)
-        rows.append([f"from 32 and from 512 units within a factor of 1.5, {name}", "16 of 20", _count(close)])
-    for kept, most, target in ((0.7, 0.005, "20 of 20"), (0.5, 0.01, "16 of 20")):
-        for method in ("learned", "ordered"):
-            lost = (one.lost(f"{method}, repaired", kept) < most for one in every)
-            text = (
-                f"{method} network cut by {100 * (1 - kept):.0f} % and repaired: less than {100 * most:g} points lost"
-            )
-            rows.append([text, target, _count(lost)])
-    rows.append(
-        [
+            lambda one: statistics.stdev(_units(one, "chosen")) / statistics.mean(_units(one, "chosen")),
+            of_all=lambda each: f"median {100 * statistics.median(each):.0f} %",
+        ),
+        _same_from_any_start("learned", "by gradient alone"),
+        _same_from_any_start("units", "after choosing"),
+        *(_cut("learned", 0.7, 0.005, "20 of 20"), _cut("ordered", 0.7, 0.005, "20 of 20")),
+        *(_cut("learned", 0.5, 0.01, "16 of 20"), _cut("ordered", 0.5, 0.01, "16 of 20")),
+        Criterion(
             "processor time over that of a training with the defaults of before",
             "1",
-            f"median {statistics.median(times):.2f}, largest {max(times):.2f}",
-        ]
-    )
+            lambda one: one.of("chosen")[0]["seconds"] / one.of("before")[0]["seconds"],
+            of_all=lambda each: f"median {statistics.median(each):.2f}, largest {max(each):.2f}",
+        ),
+    ]
+
+
+@dataclass(frozen=True)
+class Criterion:
+    """A value of every data set, the most that it may be, and how the values of all sets are summed up."""
+
+    text: str
+    target: str
+    value: Callable[[Measured], float]
+    most: float = math.inf
+    shown: Callable[[Measured], str] | None = None
+    of_all: Callable[[list[float]], str] | None = None
+
+    def result(self, found: dict[str, Measured]) -> str:
+        each = [self.value(one) for one in found.values()]
+        return _count(value <= self.most for value in each) if self.of_all is None else self.of_all(each)
+
+    def missed(self, found: dict[str, Measured]) -> str:
+        """The sets that miss the criterion, and by how much."""
+        missing = [name for name, one in found.items() if self.value(one) > self.most]
+        show = self.shown or (lambda one: f"{self.value(one):.2f}")
+        return ", ".join(f"{name} ({show(found[name])})" for name in missing) or "–"
+
+
+def _same_from_any_start(field: str, name: str) -> Criterion:
+    def ratio(one: Measured) -> float:
+        return _ratio(one.units("from 32", field), one.units("from 512", field))
+
+    return Criterion(f"from 32 and from 512 units within a factor of 1.5, {name}", "16 of 20", ratio, most=1.5)
+
+
+def _cut(method: str, kept: float, most: float, target: str) -> Criterion:
+    def lost(one: Measured) -> float:
+        return one.lost(f"{method}, repaired", kept)
+
+    text = f"{method} network cut by {100 * (1 - kept):.0f} % and repaired: less than {100 * most:g} points lost"
+    return Criterion(text, target, lost, most=most, shown=lambda one: f"{100 * lost(one):.1f} points")
+
+
+def _summary(found: dict[str, Measured]) -> str:
+    rows = [[one.text, one.target, one.result(found)] for one in _criteria()]
     return markdown_table(["criterion", "target", "result"], rows)
+
+
+def _missed(found: dict[str, Measured]) -> str:
+    rows = [[one.text, one.missed(found)] for one in _criteria() if math.isfinite(one.most)]
+    return markdown_table(["criterion", "missed on"], rows)
 
 
 def _count(each: Iterable[bool]) -> str:
@@ -199,6 +240,7 @@ def _areas(found: dict[str, Measured]) -> str:
 
 TABLES: dict[str, Callable[[dict[str, Measured]], str]] = {
     "criteria": _summary,
+    "missed": _missed,
     "scores": _scores,
     "starts": _starts,
     "cuts": _cuts,

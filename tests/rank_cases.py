@@ -470,6 +470,7 @@ def run_fit(
     resume: bool = False,
     stop: int = 99,
     choose: Any = None,
+    narrow: int | None = None,
     **options: Any,
 ) -> dict[str, Any]:
     """`awn.training.fit` on a number of samples that no number of ranks divides."""
@@ -481,7 +482,9 @@ def run_fit(
         samples(101),
         samples(30, seed=1),
         loss=lambda output, y, weight: F.mse_loss(output, y),
-        options=FitOptions(epochs=epochs, batch_size=14, width_lr=0.05, patience=None, clip=1.0, choose=choose),
+        options=FitOptions(
+            epochs=epochs, batch_size=14, width_lr=0.05, patience=None, clip=1.0, choose=choose, narrow=narrow
+        ),
         callbacks=[callback],
         folder=folder or None,
         resume=resume,

@@ -50,3 +50,14 @@ def test_a_smaller_loss_within_the_error_makes_a_smaller_width_the_answer() -> N
     for row in rows:
         row["validation_loss"] = {16: 3.0, 32: 1.0, 64: 0.9}[row["width"]]  # type: ignore[index]
     assert measured(rows).smallest_fixed() == 64
+
+
+def test_rows_of_other_settings_are_measured_anew(tmp_path: Path) -> None:
+    script("width_tables")
+    width = script("width")
+    settings = width.settings_of("pol", "classification", {})
+    path = tmp_path / "pol.json"
+    assert width.rows_with(path, settings) == []
+    path.write_text(json.dumps({"from": {"settings": settings}, "rows": [{"seed": 0}]}))
+    assert width.rows_with(path, settings) == [{"seed": 0}]
+    assert width.rows_with(path, width.settings_of("pol", "classification", {"units": 32})) == []

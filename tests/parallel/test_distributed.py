@@ -279,6 +279,15 @@ def test_rank_0_chooses_the_width_for_all(ranks: Ranks) -> None:
     assert close(first["state"], alone["state"])
 
 
+def test_all_ranks_follow_the_early_cut_of_wide_layers(ranks: Ranks) -> None:
+    (alone,) = ranks.run(rank_cases.run_fit, 1, 1, "", 10, choose="epoch", narrow=4)
+    first, second = ranks.run(rank_cases.run_fit, 2, 2, "", 10, choose="epoch", narrow=4)
+    before, after = (sum(alone["rows"][epoch]["widths"].values()) for epoch in (0, 1))
+    assert after < 0.8 * before
+    assert [row["widths"] for row in first["rows"]] == [row["widths"] for row in alone["rows"]]
+    assert first["state"] == second["state"]
+
+
 def test_batches_smaller_than_the_ranks_are_refused(ranks: Ranks) -> None:
     for told in ranks.run(rank_cases.tiny_batches, 3, 3):
         assert isinstance(told, awn.AwnError)

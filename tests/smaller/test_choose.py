@@ -224,3 +224,22 @@ def test_the_first_layer_is_computed_once_and_the_curve_is_the_same(monkeypatch)
     assert "forward" not in vars(known.model(3).hidden[0])
     monkeypatch.setattr(CuttableNetwork, "first_layer_known", lambda *_: nullcontext())
     assert awn.choose(model, data, LOSS).curve == known.curve
+
+
+def test_batch_norms_have_the_statistics_of_every_rung():
+    """The statistics of a chosen network are those of its own activations on the rows of the repair."""
+    torch.manual_seed(0)
+    x = torch.randn(1500, 4)
+    model = awn.AdaptiveMLP(4, 1, 2, importance=awn.Exponential.for_units(32), batch_norm=True)
+    y = x.prod(1, keepdim=True)
+    model.train()(x)
+    choice = awn.choose(model.eval(), (x[:500], y[:500]), awn.likelihood.gaussian, repair=x[500:])
+    small = choice.model(len(choice.curve) // 2)
+    units = small.hidden[1].width.units
+    with torch.no_grad():
+        before_norm = small.hidden[1](small.activation(small.norms[0](small.hidden[0](x))))
+    means = small.norms[1].running_mean[:units] - before_norm.mean(0)[:units]
+    spread = before_norm.std(0)[:units]
+    assert (means.abs() / spread).max() < 0.2  # by sampling alone
+    stale = model.norms[1].running_mean[:units] - before_norm.mean(0)[:units]
+    assert (stale.abs() / spread).max() > 0.5

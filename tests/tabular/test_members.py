@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 import torch
 
 import awn
+from awn.core.groups import find_groups
 from awn.tabular.exporting import export_model
 from awn.tabular.folder import load_estimator, save_estimator
 from awn.tabular.members import networks_of
@@ -68,3 +70,21 @@ def test_all_trainings_of_the_defaults_are_by_hand(make: Any, caplog: pytest.Log
 def test_there_is_a_member_for_each_fold_unless_the_user_says_otherwise(options: Any, members: int) -> None:
     X, y = table(awn.AdaptiveRegressor)
     assert awn.AdaptiveRegressor(**{**FEW, "epochs": 1}, bins=0, **options).fit(X, y).members_ == members
+
+
+def test_the_others_have_a_quarter_more_units_than_the_first_one_chose() -> None:
+    X, y = table(awn.AdaptiveRegressor)
+    model = awn.AdaptiveRegressor(**FEW, members=3).fit(X, y)
+    first, *others = [list(awn.widths(network).values()) for network in networks_of(model.model_)]
+    assert others == [[math.ceil(1.25 * units) for units in first]] * 2
+    alone = model.first_network()
+    assert list(alone.widths_.values()) == first
+    assert model.curve_[0].total_units >= sum(first)
+
+
+@pytest.mark.parametrize("options", [{"choose": None}, {"choose": "epoch"}, {"max_params": 2000}])
+def test_all_networks_learn_their_width_if_the_first_one_does_not_choose_alone(options: Any) -> None:
+    X, y = table(awn.AdaptiveRegressor)
+    model = awn.AdaptiveRegressor(**FEW, members=3, width_lr=0.5, **options).fit(X, y)
+    rates = {group.width.value for network in networks_of(model.model_)[1:] for group in find_groups(network)}
+    assert len(rates) == 4

@@ -319,7 +319,7 @@ def test_failed_fit_keeps_what_was_learned() -> None:
 def damage(data: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     yield "no dict", [1]
     yield "empty", {}
-    yield "later format", {**data, "format": 3}
+    yield "later format", {**data, "format": 4}
     for key in sorted(set(data) - {"format"}):
         yield f"without {key}", {name: value for name, value in data.items() if name != key}
     yield "numbers lost", {**data, "numbers": None}
@@ -334,6 +334,7 @@ def damage(data: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     yield "no scale", {**data, "numbers": {**data["numbers"], "scales": [0.0] * len(data["numbers"]["scales"])}}
     yield "edges cut", {**data, "edges": {**data["edges"], "lows": data["edges"]["lows"][1:]}}
     yield "a bin without width", {**data, "edges": {**data["edges"], "widths": [0.0] * len(data["edges"]["widths"])}}
+    yield "codes cut", {**data, "codes": {"columns": [0], "values": []}}
     yield "a bin of no column", {**data, "edges": {**data["edges"], "columns": [99] * len(data["edges"]["columns"])}}
 
 
@@ -342,7 +343,7 @@ DAMAGED = dict(damage(Preprocessor(bins=4).fit(TABLES["everything"]).to_json()))
 
 @pytest.mark.parametrize("case", DAMAGED)
 def test_damaged_json_is_refused(case: str) -> None:
-    with pytest.raises(CheckpointError, match=r"damaged or was edited|this version of awn reads formats 1 to 2"):
+    with pytest.raises(CheckpointError, match=r"damaged or was edited|this version of awn reads formats 1 to 3"):
         Preprocessor.from_json(DAMAGED[case])
 
 

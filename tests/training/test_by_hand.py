@@ -627,7 +627,11 @@ MATRICES: dict[str, Any] = {
 
 @pytest.mark.parametrize("right", MATRICES)
 @pytest.mark.parametrize("left", MATRICES)
-def test_a_product_by_onednn_is_the_product(left: str, right: str) -> None:
+@pytest.mark.parametrize("at_once", [1, 100, 2**16])
+def test_a_product_by_onednn_is_the_product(
+    at_once: int, left: str, right: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(products, "_AT_ONCE", at_once)  # in parts of a row, of six rows, and whole
     product = products.by_onednn()
     if product is None:
         pytest.skip("this torch has no such operation")

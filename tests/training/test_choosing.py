@@ -7,7 +7,9 @@ import torch
 from torch import nn
 
 import awn
+from awn.core.state import load_state_dict_
 from awn.training import Data, FitOptions, fit
+from awn.training.choosing import cut_and_tuned, fresh_like
 from awn.training.evaluate import accuracy, mean_loss
 from awn.training.run import Run
 
@@ -123,3 +125,49 @@ def test_the_option_ordered_trains_as_a_model_made_with_it_does():
     assert all(map(torch.equal, made.parameters(), told.parameters()))
     with pytest.raises(awn.AwnError, match="ordered"):
         options(ordered=1.5)
+
+
+def test_a_fresh_network_is_kept_if_its_validation_loss_is_lower():
+    untrained, given = model(), tuple(tensor for tensor in VALIDATION if tensor is not None)
+    choice = awn.choose(untrained, given, LOSS, repair=TRAIN.x)
+
+    def train_the_new_one_(network, options):
+        if options.epochs == 8:  # a fine-tuning has fewer
+            fit(network, TRAIN, VALIDATION, loss=LOSS, options=options)
+
+    states = [
+        cut_and_tuned(choice, VALIDATION, loss=LOSS, options=options(fresh=fresh), train_=train_the_new_one_)
+        for fresh in (False, True)
+    ]
+    losses = []
+    for state in states:
+        load_state_dict_(untrained, state)
+        losses.append(mean_loss(untrained.eval(), VALIDATION, LOSS))
+        assert awn.widths(untrained) == choice.widths
+    assert losses[1] < 0.5 * losses[0]
+
+
+def test_a_fresh_network_is_left_if_it_is_worse():
+    once, again = model(), model()
+    fit(once, TRAIN, VALIDATION, loss=LOSS, options=options(epochs=20))
+    fit(again, TRAIN, VALIDATION, loss=LOSS, options=options(epochs=20, fresh=True))
+    assert mean_loss(again, VALIDATION, LOSS) <= mean_loss(once, VALIDATION, LOSS)
+
+
+def test_fresh_needs_a_network_that_can_be_drawn_anew():
+    plain = nn.Sequential(nn.Linear(2, 40), nn.ReLU(), nn.Linear(40, 2))
+    awn.adapt_(plain)
+    with pytest.raises(awn.AwnError, match="fresh=True needs an AdaptiveMLP"):
+        fit(plain, TRAIN, VALIDATION, loss=LOSS, options=options(fresh=True))
+
+
+def test_new_weights_are_drawn_as_for_a_network_of_that_width():
+    small = awn.truncate(awn.AdaptiveMLP(2, 2, 2, quantile=0.9, batch_norm=True), units=16)
+    fresh = fresh_like(small, quantile=0.9, seed=3)
+    generator = torch.Generator().manual_seed(3)
+    importance = awn.Exponential.for_units(16)
+    made = awn.AdaptiveMLP(2, 2, 2, importance=importance, batch_norm=True, generator=generator)
+    x = torch.randn(5, 2)
+    assert awn.widths(fresh) == awn.widths(made) == {"hidden.0": 16, "hidden.1": 16}
+    torch.testing.assert_close(fresh.hidden[1].weight, made.hidden[1].weight, atol=1e-6, rtol=1e-5)
+    assert fresh.eval()(x).shape == (5, 2)

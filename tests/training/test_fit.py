@@ -645,6 +645,18 @@ def test_batches_are_of_nearly_equal_size_and_hold_every_sample_once() -> None:
     assert torch.equal(torch.cat(seen).sort(0).values, data.x.sort(0).values)
 
 
+@pytest.mark.parametrize("by_hand", [None, False])
+def test_an_epoch_of_two_passes_is_two_epochs_with_one_evaluation(by_hand: bool | None) -> None:
+    options, data = replace(SHORT, by_hand=by_hand), rings(64)
+    models = [network() for _ in range(2)]
+    histories = [
+        fit(model, data, loss=awn.likelihood.categorical, options=replace(options, epochs=epochs, passes=4 // epochs))
+        for model, epochs in zip(models, (4, 2), strict=True)
+    ]
+    assert [len(history) for history in histories] == [4, 2]
+    assert torch.allclose(*(model(data.x) for model in models), atol=1e-5)
+
+
 @pytest.mark.parametrize(("ties", "kept"), [("first", 2), ("last", 4)])
 def test_of_equally_good_epochs_the_first_or_the_last_is_kept_and_patience_counts_from_the_first(ties, kept):
     recorder = Recorder()

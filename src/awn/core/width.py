@@ -174,7 +174,10 @@ class Width(nn.Module):
         (100, -3.77...)
         """
         value = self._value(log_nu)
-        soft = self.family.soft_width(self.quantile, value)
+        try:
+            soft = self.family.number_beyond(1 - self.quantile, value)
+        except ArithmeticError:  # overflow
+            soft = math.inf
         if math.isnan(soft):
             raise NonFiniteError(f"ν = {value:g} gives no width")
         lowest = max(self.min_units - 1.0, _SMALLEST_SOFT_WIDTH)

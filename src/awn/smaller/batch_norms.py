@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from awn.basics.batches import Batch, evaluating
 
@@ -30,6 +30,10 @@ class BatchNorms:
         """
         norms = (module for module in model.modules() if isinstance(module, _Norm))
         return cls(model, tuple(norm for norm in norms if norm.running_mean is not None))
+
+    def statistics(self) -> list[Tensor]:
+        """The tensors of all running statistics."""
+        return [buffer for norm in self.norms for buffer in norm.buffers(recurse=False)]
 
     @torch.no_grad()
     def recalibrate_(self, batches: Iterable[Batch]) -> None:

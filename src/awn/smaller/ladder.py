@@ -1,7 +1,8 @@
 """The ladder of cuts: ever smaller versions of a network, each judged on held-out rows.
 
 Each rung removes the last units of one layer: of the layer whose cut costs the least held-out loss per parameter. The
-weights that read the cut layer are refitted, see `repair.py`, and kept if the held-out loss is lower with them.
+weights that read the cut layer are refitted, see `repair.py`, and kept if the held-out loss is lower with them. The
+statistics of batch norms are estimated anew on every rung, from the rows of the repair.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from awn.core.count import count_parameters
 from awn.core.groups import WidthGroup, find_groups
 from awn.nn.mlp import AdaptiveMLP
 from awn.parallel.unwrap import unwrapped
+from awn.smaller.batch_norms import BatchNorms
 from awn.smaller.held_out import HeldOut, Losses
 from awn.smaller.least_squares import Moments
 from awn.smaller.readers import Reader
@@ -105,6 +107,7 @@ class CuttableNetwork:
         for reader in reference.readers(self.model).values() if reference else ():
             self._readers[reader.group.name].append(reader)
         self._moments: dict[str, Moments] | None = None
+        self._norms = BatchNorms.of(self.model)
 
     @property
     def units(self) -> dict[str, int]:
@@ -149,6 +152,7 @@ class CuttableNetwork:
         _set_units(self._by_name[cut.layer], cut.units)
         for reader, weight in zip(self._readers[cut.layer], weights, strict=bool(weights)):
             reader.set_weights_(weight)
+        self._recalibrate_()
         self._moments = None  # the layers above read something else now
 
     @contextmanager
@@ -156,18 +160,24 @@ class CuttableNetwork:
         """Cut a layer inside a block."""
         group, readers = self._by_name[cut.layer], self._readers[cut.layer]
         units, weights = group.width.units, self._refitted(cut)
-        tensors = _tensors(readers) if weights else []
+        tensors = [*(_tensors(readers) if weights else []), *self._norms.statistics()]
         kept = [tensor.detach().clone() for tensor in tensors]
         _set_units(group, cut.units)
         try:
             for reader, weight in zip(readers, weights, strict=bool(weights)):
                 reader.set_weights_(weight)
+            self._recalibrate_()
             yield
         finally:
             _set_units(group, units)
             with torch.no_grad():
                 for tensor, value in zip(tensors, kept, strict=True):
                     tensor.copy_(value)
+
+    def _recalibrate_(self) -> None:
+        """Estimate the statistics of batch norms anew: the layers before them read other values after a cut."""
+        if self.reference is not None and self._norms.norms:
+            self._norms.recalibrate_(observed.batch for observed in self.reference.fitted)
 
     def _refitted(self, cut: Cut) -> list[Tensor]:
         """The weights of the readers of a layer after a cut, if they are to be refitted."""

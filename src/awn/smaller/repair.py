@@ -155,7 +155,7 @@ class _State:
     @classmethod
     def of(cls, readers: Iterable[Reader], norms: BatchNorms) -> _State:
         tensors = [tensor for reader in readers for tensor in (reader.axis.tensor, reader.bias) if tensor is not None]
-        tensors += [buffer for norm in norms.norms for buffer in norm.buffers(recurse=False)]
+        tensors += norms.statistics()
         return cls({tensor: tensor.detach().clone() for tensor in tensors})
 
     def again(self) -> _State:

@@ -1,4 +1,4 @@
-"""Several networks for one table, each with another part of the rows held out, and one width for all of them."""
+"""Several networks for one table, each with another part of the rows held out, and the width that they suggest."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from awn.core.state import load_state_dict_
 from awn.loss.prior import Prior
 from awn.smaller.choose import Choice, CurvePoint, pick_smallest
 from awn.training import Data, FitOptions, fit
-from awn.training.choosing import choose_width, cut_and_tuned, tuning_options
+from awn.training.choosing import choose_width, cut_and_tuned
 from awn.training.evaluate import Loss, Score
 
 
@@ -47,18 +47,21 @@ def other_parts(part: Part, number: int, seed: int) -> Iterator[Part]:
     """
     if part.held is None:
         return itertools.repeat(part, number)
-    turns = (_other_folds(part.train, part.held, folds_of(part) - 1, seed + turn) for turn in itertools.count())
+    joined = [None if a is None or b is None else torch.cat([a, b]) for a, b in zip(*part, strict=True)]
+    rows, others = Data(*joined), folds_of(part) - 1  # type: ignore[arg-type]
+    turns = (_other_folds(rows, len(part.train.y), others, seed + turn) for turn in itertools.count())
     return itertools.islice(itertools.chain.from_iterable(turns), number)
 
 
-def _other_folds(train: Data, held: Data, number: int, seed: int) -> Iterator[Part]:
-    order = torch.randperm(len(train.y), generator=torch.Generator().manual_seed(seed)).to(train.x.device)
+def _other_folds(rows: Data, train: int, number: int, seed: int) -> Iterator[Part]:
+    """Splits that hold out one part after the other of the first `train` rows. The rows after them are trained on."""
+    device = rows.y.device
+    order = torch.randperm(train, generator=torch.Generator().manual_seed(seed)).to(device)
+    held_before = torch.arange(train, len(rows.y), device=device)
     parts = order.tensor_split(number)
     for out in range(number):
-        others = torch.cat([part for place, part in enumerate(parts) if place != out] or [order[:0]])
-        fold = train.rows(others)
-        joined = (None if a is None or b is None else torch.cat([a, b]) for a, b in zip(fold, held, strict=True))
-        yield Part(Data(*joined), train.rows(parts[out]))  # type: ignore[arg-type]
+        others = torch.cat([*(part for place, part in enumerate(parts) if place != out), held_before])
+        yield Part(rows.rows(others), rows.rows(parts[out]))
 
 
 def choose_over_folds_(
@@ -69,9 +72,8 @@ def choose_over_folds_(
     score: Score,
     options: FitOptions,
     prior: Prior,
-    cut: int,
 ) -> Choice[nn.Module]:
-    """Choose a size by the mean loss of all folds, and cut the first `cut` networks to it, each fine-tuned on its part.
+    """Choose a size by the mean loss of all folds, cut the first network to it, and fine-tune it on its part.
 
     Returns the curve of the first network, with the mean loss of all folds. `score` is for this curve alone.
     """
@@ -81,14 +83,14 @@ def choose_over_folds_(
         shown = score if not choices else None
         choices.append(choose_width(network, train.x, held, loss=loss, score=shown, seed=options.seed))
     together = cross_fitted(choices)
-    for network, choice, (train, held) in list(zip(networks, choices, parts, strict=True))[:cut]:
-        assert held is not None
-        place = choice.curve.index(_at_most(choice.curve, together.point.parameters))
-        own = dataclasses.replace(choice, chosen=place)
-        tune = partial(fit, train=train, validation=held, loss=loss, options=tuning_options(options), prior=prior)
-        if place > 0:
-            load_state_dict_(network, cut_and_tuned(own, held, loss=loss, fine_tune_=tune))
-        network.eval()
+    (train, held), first = parts[0], choices[0]
+    assert held is not None
+    place = first.curve.index(_at_most(first.curve, together.point.parameters))
+    again = partial(fit, train=train, validation=held, loss=loss, prior=prior)
+    if place > 0:
+        own = dataclasses.replace(first, chosen=place)
+        load_state_dict_(networks[0], cut_and_tuned(own, held, loss=loss, options=options, train_=again))
+    networks[0].eval()
     return together
 
 

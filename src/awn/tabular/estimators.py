@@ -57,11 +57,12 @@ class AdaptiveClassifier(ClassifierMixin, NetworkEstimator):  # type: ignore[mis
       network can then be truncated further, but is itself a little worse.
     - `scale`: the scale of the importance, "anchored", "mass" or "unit"; see `awn.Exponential`.
     - `quantile`: the share of the importance that the width covers, between 0 and 1.
-    - `members`: the number of networks whose outputs are averaged, each with other rows held out. None means as many as
-      `validation_fraction` gives, 5 by default, and 1 with `max_params` or above 100,000 training rows. `widths_` has
-      the units of all networks. One network takes less time, a fifth above 2,000 rows, and scores a little lower.
-    - `bins`: the most bins of the piecewise-linear encoding of a number; 0 means none. Tables with many columns or rows
-      get fewer.
+    - `members`: the number of networks whose outputs are averaged, each with other rows held out. None means 5, or
+      fewer if `validation_fraction` gives fewer, and 1 with `max_params` or above 100,000 training rows. The first
+      network learns and chooses its width; the others have a quarter more units. `widths_` has the units of all
+      networks. One network takes less time and scores a little lower.
+    - `bins`: the most bins of the piecewise-linear encoding of a number; 0 means none, None 16 for a classifier and 24
+      for a regressor. Tables with many columns or rows get fewer.
     - `dropout`: the dropout rate after each activation.
     - `batch_norm`: whether to normalise each hidden layer before its activation.
     - `fixed_widths`: the hidden widths of an ordinary network to train instead, as a reference.
@@ -69,20 +70,26 @@ class AdaptiveClassifier(ClassifierMixin, NetworkEstimator):  # type: ignore[mis
     The training:
 
     - `weight_scale`: the standard deviation of the weights' prior, larger below 500 rows; None means no prior.
-    - `lr`: the learning rate.
+    - `lr`: the learning rate; None means 0.01 for a classifier and 0.007 for a regressor.
     - `width_lr`: the learning rate of the widths; None means five times `lr`.
     - `batch_size`: rows per batch; None means 1/32 of the training rows, between 16 and 128.
-    - `epochs`: the most passes over the training rows. None means 25 of a classifier, within 400 to 2,000 steps and at
-      least 8 epochs, and 50 of a regressor, within 400 to 4,000 steps and at least 10 epochs. Classes with intricate
-      borders and little noise need more.
+    - `epochs`: the most passes over the training rows. None means 15 of a classifier, within 200 to 1,000 steps and at
+      least 4, and 50 of a regressor, within 250 to 4,000 steps and at least 6. An epoch of `history_` is then several
+      passes if they have few steps. Classes with intricate borders and little noise need more.
     - `patience`: epochs without a lower validation loss before training stops; None means never.
     - `schedule`: the learning rate over time, "constant", "cosine" or "plateau".
     - `clip`: the largest norm of the gradient; None means no clipping.
     - `resize_every`: steps between two resizes.
-    - `validation_fraction`: the share of the rows held back to keep the best epoch and to choose the width.
-    - `choose`: "smallest" cuts the trained network to the smallest size that is as good on the validation rows, or,
-      below 2,000 rows, over as many folds as `validation_fraction` gives. "epoch" keeps the learned widths of the
-      smallest of equally good epochs, None those of the best epoch.
+    - `validation_fraction`: the share of the rows held back to keep the best epoch and to choose the width; at most
+      2,500 rows.
+    - `choose`: "smallest" cuts the trained network to the smallest size that is as good on the validation rows. With
+      `members=1` and below 2,000 rows, it takes as many folds for this as `validation_fraction` gives. "epoch" keeps
+      the learned widths of the smallest of equally good epochs, None those of the best epoch.
+    - `narrow`: widths do not change in the first tenth of the epochs. Wider layers are then cut to so many units, or
+      more if that costs too much, and learn on. None means that widths learn from the first step. Not with
+      `choose=None`.
+    - `fresh`: whether to also train a new network at the chosen widths, and keep it if its validation loss is lower. It
+      takes about twice as long.
     - `kinds`: the kinds of some columns, by name: "number", "boolean", "category", "date" or "ignored". The others are
       inferred; free text and identifiers are left out, with a warning.
     - `class_weight`: a weight for each class, or "balanced" for weights inversely proportional to class frequency.
@@ -362,8 +369,24 @@ def predict_rows(model: nn.Module, rows: Tensor) -> Array:
 
 # The cross-entropy on validation rows rises again long before the squared error does.
 _CLASSIFICATION = Criterion(
-    likelihood.categorical, accuracy, stratify=True, epochs=25, fewest_epochs=8, fewest_steps=400, most_steps=2000
+    likelihood.categorical,
+    accuracy,
+    stratify=True,
+    bins=16,
+    lr=0.01,
+    passes=15,
+    fewest_passes=4,
+    fewest_steps=200,
+    most_steps=1000,
 )
 _REGRESSION = Criterion(
-    likelihood.gaussian, r_squared, stratify=False, epochs=50, fewest_epochs=10, fewest_steps=400, most_steps=4000
+    likelihood.gaussian,
+    r_squared,
+    stratify=False,
+    bins=24,
+    lr=0.007,
+    passes=50,
+    fewest_passes=6,
+    fewest_steps=250,
+    most_steps=4000,
 )

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from awn.tabular.cross_fit import Part
+from awn.training import Data
 from awn.training.evaluate import all_outputs
 
 Array = NDArray[Any]
@@ -21,9 +21,8 @@ class HeldOutputs:
     """Outputs, [rows, outputs], the targets and the weights of the same rows.
 
     >>> import torch
-    >>> from awn.training import Data
     >>> rows = Data(torch.ones(3, 2), torch.zeros(3))
-    >>> HeldOutputs.of([nn.Linear(2, 1), nn.Linear(2, 1)], [Part(rows, rows), Part(rows, rows)]).outputs.shape
+    >>> HeldOutputs.of([nn.Linear(2, 1), nn.Linear(2, 1)], [rows, rows]).outputs.shape
     (6, 1)
     """
 
@@ -32,14 +31,12 @@ class HeldOutputs:
     weights: Array | None = None
 
     @classmethod
-    def of(cls, networks: Sequence[nn.Module], parts: Sequence[Part]) -> HeldOutputs:
-        """The outputs of each network for the rows that its part holds out.
+    def of(cls, networks: Sequence[nn.Module], rows: Sequence[Data | None]) -> HeldOutputs:
+        """The outputs of each network for the rows that were held out of its training, if any.
 
         The mean of all networks would not do: the rows that one network holds out, the others were trained on.
         """
-        held = [
-            (network.eval(), part.held) for network, part in zip(networks, parts, strict=True) if part.held is not None
-        ]
+        held = [(network.eval(), data) for network, data in zip(networks, rows, strict=True) if data is not None]
         if not held:
             return cls(np.empty((0, 1)), np.empty(0))
         outputs = [np.asarray(all_outputs(network, data.x).double().cpu()) for network, data in held]

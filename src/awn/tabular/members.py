@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,6 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from awn.core.summary import widths
+
+_ROOM = 1.25
 
 
 class Members(nn.Module):
@@ -40,6 +43,18 @@ def total_widths(found: Sequence[Mapping[str, int]]) -> dict[str, int]:
     {'hidden.0': 44, 'hidden.1': 14}
     """
     return {layer: sum(each[layer] for each in found) for layer in found[0]}
+
+
+def roomy(model: nn.Module) -> list[int]:
+    """The units per layer for another network like a trained one that was cut.
+
+    A network needs more units while it trains than after it, so these are a quarter more.
+
+    >>> import awn
+    >>> roomy(awn.AdaptiveMLP(2, 3, importance=awn.Exponential.for_units(21)))
+    [27]
+    """
+    return [math.ceil(_ROOM * units) for units in widths(model).values()]
 
 
 def describe_members(members: int) -> str:

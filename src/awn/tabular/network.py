@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import dataclasses
 import math
+from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -24,28 +26,27 @@ from torch import nn
 
 from awn.basics.checks import check_units
 from awn.core.count import count_parameters
-from awn.core.families import Exponential
 from awn.core.groups import find_groups
 from awn.errors import ArgumentError
 from awn.loss.budget import Budget
 from awn.loss.param_groups import param_groups
 from awn.loss.prior import Prior
-from awn.nn.fixed import fixed_mlp
-from awn.nn.mlp import AdaptiveMLP
 from awn.parallel.ddp import together
 from awn.smaller.finalize import finalize
 from awn.smaller.truncate import truncate
 from awn.tabular.calibration import ValidationErrors
-from awn.tabular.criterion import Criterion
+from awn.tabular.criterion import Course, Criterion, batch_size_for
 from awn.tabular.cross_fit import Part, choose_over_folds_, folds_of, other_parts
 from awn.tabular.encode.columns import warn_of_columns
 from awn.tabular.encode.preprocess import Preprocessor
 from awn.tabular.held_outputs import HeldOutputs
-from awn.tabular.members import Members, layer_widths, merge, networks_of, total_widths
+from awn.tabular.make_network import make_network
+from awn.tabular.members import Members, layer_widths, merge, networks_of, roomy, total_widths
 from awn.tabular.parameters import NetworkParameters
 from awn.tabular.read.frames import as_frame
 from awn.tabular.training_rows import Array, TrainingRows
 from awn.training import Data, FitOptions, History, fit
+from awn.training.choosing import pinned_widths
 from awn.training.evaluate import all_outputs
 from awn.training.options import WIDTH_RATE
 
@@ -55,11 +56,10 @@ SelfT = TypeVar("SelfT", bound="NetworkEstimator")
 _FEW_ROWS = 500
 # With fewer rows, one validation part does not tell 20 units from 200, so several folds choose the width.
 _FEW_ROWS_TO_CHOOSE = 2000
-# Layers grow no wider, unless the user says so.
-_MOST_UNITS = 256
 # Gradients of a small network change quickly, so their squares are averaged over fewer steps than Adam's default.
 _BETAS = (0.9, 0.95)
-# Averaging pays on all tables, but on longer ones it takes minutes.
+# More networks are hardly better. Averaging pays on all tables, but on longer ones it takes minutes.
+_MEMBERS = 5
 _MOST_ROWS_TO_AVERAGE = 100_000
 # Predictions are computed in double precision for this many rows at a time.
 _ROWS_AT_ONCE = 1 << 16
@@ -93,18 +93,18 @@ class NetworkEstimator(NetworkParameters, BaseEstimator):  # type: ignore[misc]
         train, validation = rows.split(self.validation_fraction, stratify=criterion.stratify, seed=seed)
         self._optimizer = None  # one from an earlier partial_fit belongs to another network
         self.validation_index_ = validation.frame.index
-        self.preprocessor_ = Preprocessor(kinds=self.kinds, bins=self.bins).fit(train.frame)
+        self.preprocessor_ = self._make_preprocessor(criterion).fit(train.frame, train.targets)
         warn_of_columns(self.preprocessor_.columns)
         part = Part(self._data(train), self._data(validation) if len(validation) else None)
         self.model_ = self._make_network(part.train.x.shape[1], outputs, seed)
-        usual = criterion.epochs_for(math.ceil(len(train) / self._batch_size(len(train))))
+        usual = criterion.course(math.ceil(len(train) / self._batch_size(len(train))))
         options = self._options(seed, len(train), usual)
         self.max_iter_ = options.epochs
-        folds = 1
-        if options.choose == "smallest" and len(rows) < _FEW_ROWS_TO_CHOOSE and self.fixed_widths is None:
-            folds = 1 if data_parallel else folds_of(part)
-            options = dataclasses.replace(options, choose="epoch") if folds > 1 else options
         self.members_ = members = self._number_of_members(part, data_parallel)
+        folds = 1
+        if members == 1 and len(rows) < _FEW_ROWS_TO_CHOOSE and self._learns_and_chooses() and not data_parallel:
+            folds = folds_of(part)
+            options = dataclasses.replace(options, choose="epoch") if folds > 1 else options
         self._check_cap(members)
         prior = self._prior(len(train))
         self.history_ = fit(
@@ -114,7 +114,7 @@ class NetworkEstimator(NetworkParameters, BaseEstimator):  # type: ignore[misc]
             score=criterion.score,
             options=options,
             prior=prior,
-            optimizer=self._make_optimizer(self.model_, prior, len(train)),
+            optimizer=self._make_optimizer(self.model_, options.lr, prior, len(train)),
             budget=self._budget(members),
             callbacks=self.callbacks,
             folder=folder,
@@ -127,40 +127,49 @@ class NetworkEstimator(NetworkParameters, BaseEstimator):  # type: ignore[misc]
     def _train_others(
         self, part: Part, outputs: int, criterion: Criterion, options: FitOptions, *, members: int, folds: int
     ) -> HeldOutputs:
-        """Train the networks besides the first, on other parts of the rows, and choose their width if there are folds.
+        """Train the networks besides the first, on other parts of the rows.
 
-        The networks of the first `members` parts become the model. Returns their outputs, each for the rows that it
-        did not train on.
+        Either these choose the width of the first with it, if there are folds, or they become members of the model and
+        have the width that the first one has found. Returns the outputs of the members, each for the rows that it did
+        not train on.
         """
         networks, parts, histories = [self.model_], [part], [self.history_]
         prior = self._prior(len(part.train.y))
+        given = members > 1 and self._learns_and_chooses() and self.max_params is None
+        units = roomy(self.model_) if given else None
         for place, other in enumerate(other_parts(part, max(members, folds) - 1, options.seed), 1):
-            network = self._make_network(part.train.x.shape[1], outputs, options.seed + place)
-            history = fit(
-                network,
-                *other,
-                loss=criterion.loss,
-                options=dataclasses.replace(options, seed=options.seed + place),
-                prior=prior,
-                optimizer=self._make_optimizer(network, prior, len(other.train.y)),
-                budget=self._budget(members),
-            )
+            network = self._make_network(part.train.x.shape[1], outputs, options.seed + place, units)
+            own = dataclasses.replace(options, seed=options.seed + place)
+            with pinned_widths(network) if units else nullcontext():
+                history = fit(
+                    network,
+                    *other,
+                    loss=criterion.loss,
+                    options=dataclasses.replace(own, choose=None) if units else own,
+                    prior=prior,
+                    optimizer=self._make_optimizer(network, options.lr, prior, len(other.train.y)),
+                    budget=self._budget(members),
+                )
             histories.append(history)
             networks.append(network)
-            parts.append(other)
+            # The rows of a member are not needed any more, and their memory serves for those of the next.
+            parts.append(other if folds > 1 else Part(part.train, other.held))
         if folds > 1:
             self.history_.choice = choose_over_folds_(
-                networks, parts, loss=criterion.loss, score=criterion.score, options=options, prior=prior, cut=members
+                networks, parts, loss=criterion.loss, score=criterion.score, options=options, prior=prior
             )
         self.learned_widths_ = total_widths([kept["widths"] for kept in (each.kept for each in histories[:members])])
         self.model_ = networks[0] if members == 1 else Members(networks[:members])
-        return HeldOutputs.of(networks[:members], parts[:members])
+        return HeldOutputs.of(networks[:members], [part.held for part in parts[:members]])
+
+    def _learns_and_chooses(self) -> bool:
+        return self.choose == "smallest" and self.fixed_widths is None
 
     def _number_of_members(self, part: Part, data_parallel: bool) -> int:
-        """The networks to average: one for each fold, unless the user sets their number."""
+        """The networks to average, unless the user sets their number: one for each fold, at most five."""
         limited = self.fixed_widths is not None or self.max_params is not None
         alone = data_parallel or limited or len(part.train.y) > _MOST_ROWS_TO_AVERAGE
-        members = (1 if alone else folds_of(part)) if self.members is None else self.members
+        members = (1 if alone else min(_MEMBERS, folds_of(part))) if self.members is None else self.members
         check_units("members", members)
         if data_parallel and members > 1:
             raise ArgumentError("With data_parallel, several processes train one network: members must be 1.")
@@ -170,14 +179,14 @@ class NetworkEstimator(NetworkParameters, BaseEstimator):  # type: ignore[misc]
         """Train for one epoch; the first call also fits the preprocessing and builds the network."""
         seed = self._seed()
         if self._is_new():
-            self.preprocessor_ = Preprocessor(kinds=self.kinds, bins=self.bins).fit(rows.frame)
+            self.preprocessor_ = self._make_preprocessor(criterion).fit(rows.frame)
             warn_of_columns(self.preprocessor_.columns)
         data = self._data(rows)
         if self._is_new():
             self.model_ = self._make_network(data.x.shape[1], outputs, seed)
             self.history_ = History()
         if getattr(self, "_optimizer", None) is None:
-            self._optimizer = self._make_optimizer(self.model_)
+            self._optimizer = self._make_optimizer(self.model_, criterion.lr if self.lr is None else self.lr)
         done = len(self.history_)  # changes the seed, so that every epoch shuffles differently
         options = FitOptions(
             epochs=1,
@@ -297,32 +306,11 @@ class NetworkEstimator(NetworkParameters, BaseEstimator):  # type: ignore[misc]
         weight = None if rows.weights is None else torch.from_numpy(rows.weights).to(device, torch.float32)
         return Data(encoded.to(device), torch.from_numpy(rows.targets).to(device), weight)
 
-    def _make_network(self, inputs: int, outputs: int, seed: int) -> nn.Module:
-        device = self._device()
-        if self.fixed_widths is None:
-            return AdaptiveMLP(
-                inputs,
-                outputs,
-                hidden_layers=self.hidden_layers,
-                activation=self.activation,
-                importance=Exponential.for_units(self.units, self.quantile, scale=self.scale),
-                quantile=self.quantile,
-                max_units=max(_MOST_UNITS, 2 * self.units) if self.max_units is None else self.max_units,
-                ordered=self.ordered,
-                dropout=self.dropout,
-                batch_norm=self.batch_norm,
-                generator=torch.Generator().manual_seed(seed),
-            ).to(device)
-        with torch.random.fork_rng():
-            torch.manual_seed(seed)
-            return fixed_mlp(
-                inputs,
-                outputs,
-                self.fixed_widths,
-                activation=self.activation,
-                dropout=self.dropout,
-                batch_norm=self.batch_norm,
-            ).to(device)
+    def _make_preprocessor(self, criterion: Criterion) -> Preprocessor:
+        return Preprocessor(kinds=self.kinds, bins=criterion.bins if self.bins is None else self.bins)
+
+    def _make_network(self, inputs: int, outputs: int, seed: int, units: Sequence[int] | None = None) -> nn.Module:
+        return make_network(self, inputs, outputs, seed, units).to(self._device())
 
     def _prior(self, rows: int) -> Prior:
         """The prior on the weights, wider for few rows."""
@@ -331,12 +319,12 @@ class NetworkEstimator(NetworkParameters, BaseEstimator):  # type: ignore[misc]
         return Prior(weight_scale=self.weight_scale * math.sqrt(max(1.0, _FEW_ROWS / rows)))
 
     def _make_optimizer(
-        self, model: nn.Module, prior: Prior | None = None, rows: int | None = None
+        self, model: nn.Module, lr: float, prior: Prior | None = None, rows: int | None = None
     ) -> torch.optim.Optimizer:
         """Adam; given the prior and the number of rows, it applies the prior on the weights, which is cheaper."""
-        rate = WIDTH_RATE * self.lr if self.width_lr is None else self.width_lr
+        rate = WIDTH_RATE * lr if self.width_lr is None else self.width_lr
         inside: dict[str, Any] = {"prior": prior, "n_samples": rows} if prior and self.fixed_widths is None else {}
-        return torch.optim.Adam(param_groups(model, self.lr, width_lr=rate, **inside), betas=_BETAS, fused=True)
+        return torch.optim.Adam(param_groups(model, lr, width_lr=rate, **inside), betas=_BETAS, fused=True)
 
     def _device(self) -> torch.device:
         wanted = self.device if self.device != "auto" else "cuda" if torch.cuda.is_available() else "cpu"
@@ -362,11 +350,13 @@ class NetworkEstimator(NetworkParameters, BaseEstimator):  # type: ignore[misc]
     def _budget(self, members: int) -> Budget | None:
         return None if self.max_params is None else Budget(max_params=self.max_params // members)
 
-    def _options(self, seed: int, rows: int, usual_epochs: int) -> FitOptions:
+    def _options(self, seed: int, rows: int, usual: Course) -> FitOptions:
+        epochs, passes = usual[:2] if self.epochs is None else (self.epochs, 1)
         return FitOptions(
-            epochs=usual_epochs if self.epochs is None else self.epochs,
+            epochs=epochs,
+            passes=passes,
             batch_size=self._batch_size(rows),
-            lr=self.lr,
+            lr=usual.lr if self.lr is None else self.lr,
             width_lr=self.width_lr,
             schedule=self.schedule,
             patience=self.patience,
@@ -374,12 +364,13 @@ class NetworkEstimator(NetworkParameters, BaseEstimator):  # type: ignore[misc]
             resize_every=self.resize_every,
             stop_by="loss",  # smoother than the accuracy on few rows
             choose=self.choose,
+            narrow=self.narrow,
+            fresh=self.fresh,
             seed=seed,
         )
 
     def _batch_size(self, rows: int) -> int:
-        """Smaller batches for smaller tables, so that an epoch has enough steps."""
-        return max(16, min(128, rows // 32)) if self.batch_size is None else self.batch_size
+        return batch_size_for(rows) if self.batch_size is None else self.batch_size
 
     def _require(self, y: Any) -> None:
         if y is None:

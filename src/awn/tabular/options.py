@@ -9,6 +9,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from awn.basics.names import near
 from awn.errors import ArgumentError
+from awn.tabular.criterion import Course
 from awn.tabular.estimators import AdaptiveClassifier, AdaptiveRegressor
 
 #: Parameters that a file cannot set, with the reason.
@@ -36,7 +37,7 @@ def check_options(estimator: type[AdaptiveClassifier | AdaptiveRegressor], optio
             raise ArgumentError(f"There is no option {name!r}.{known}")
         if not _fits(value, hints[name]):
             raise ArgumentError(f"The option {name!r} must be {_words(hints[name])}, got {value!r}.")
-    estimator(**options)._options(seed=0, rows=1, usual_epochs=1)  # checks the ranges, as training would
+    estimator(**options)._options(seed=0, rows=1, usual=Course(1))  # checks the ranges, as training would
 
 
 def _fits(value: Any, hint: Any) -> bool:

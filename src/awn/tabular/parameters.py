@@ -34,12 +34,12 @@ class NetworkParameters:
     max_units: int | None = None
     max_params: int | None = None
     ordered: float = 0.0
-    weight_scale: float | None = 0.6
+    weight_scale: float | None = 1.2
     members: int | None = None
-    bins: int = 24
+    bins: int | None = None
     dropout: float = 0.0
     batch_norm: bool = False
-    lr: float = 0.005
+    lr: float | None = None
     width_lr: float | None = None
     batch_size: int | None = None
     epochs: int | None = None
@@ -49,6 +49,8 @@ class NetworkParameters:
     resize_every: int = 1
     validation_fraction: float = 0.2
     choose: Chooses | None = "smallest"
+    narrow: int | None = 32
+    fresh: bool = False
     kinds: Mapping[str, ColumnKind] | None = None
     fixed_widths: Sequence[int] | None = None
     device: str = "cpu"

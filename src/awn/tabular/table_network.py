@@ -46,10 +46,12 @@ class _Numbers(nn.Module):
     bin_columns: Tensor
     bin_lows: Tensor
     bin_widths: Tensor
+    code_columns: Tensor
+    code_values: Tensor
 
     def __init__(self, pieces: NumericPieces) -> None:
         super().__init__()
-        for name in ("medians", "scales", "bin_columns", "bin_lows", "bin_widths"):
+        for name in ("medians", "scales", "bin_columns", "bin_lows", "bin_widths", "code_columns", "code_values"):
             self.register_buffer(name, torch.from_numpy(getattr(pieces, name)))
         self.indicators: list[int] = pieces.indicators.tolist()
         self.limit = pieces.limit
@@ -64,6 +66,8 @@ class _Numbers(nn.Module):
             parts.append(missing[:, self.indicators].double())
         if len(self.bin_columns):
             parts.append(((filled[:, self.bin_columns] - self.bin_lows) / self.bin_widths).clamp(0.0, 1.0))
+        if len(self.code_columns):
+            parts.append((x[:, self.code_columns] == self.code_values).double())
         return torch.cat(parts, dim=1)
 
 

@@ -15,6 +15,8 @@ from awn.errors import ArgumentError
 Array = NDArray[Any]
 # The loss on fewer validation rows is too noisy for early stopping.
 _FEWEST_VALIDATION_ROWS = 5
+# More rows would judge a network hardly better, and they are missing in training.
+_MOST_VALIDATION_ROWS = 2500
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ class TrainingRows:
         """The rows to train on, and the share `validation` of the rows to stop early by; none if these are very few."""
         if not 0 <= validation < 1:
             raise ArgumentError(f"validation_fraction must be at least 0 and below 1, got {validation}.")
-        held_back = int(len(self) * validation)
+        held_back = min(int(len(self) * validation), _MOST_VALIDATION_ROWS)
         everything = np.arange(len(self))
         if held_back < _FEWEST_VALIDATION_ROWS:
             return self, self.take(everything[:0])

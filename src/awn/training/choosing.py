@@ -13,7 +13,13 @@ import torch
 from torch import Tensor, nn
 
 from awn.core.groups import find_groups
+from awn.core.initialise import kaiming_plus_
+from awn.errors import ArgumentError
+from awn.nn.mlp import AdaptiveMLP
+from awn.smaller.batch_norms import BatchNorms
 from awn.smaller.choose import Choice, choose
+from awn.smaller.held_out import HeldOut
+from awn.smaller.narrow import narrowed
 from awn.smaller.readers import find_readers
 from awn.training.data import Data
 from awn.training.evaluate import Loss, Score, mean_loss
@@ -43,19 +49,76 @@ def choose_width(
     )
 
 
-def cut_and_tuned(
-    choice: Choice[nn.Module], validation: Data, *, loss: Loss, fine_tune_: Callable[[nn.Module], object]
-) -> dict[str, Any]:
-    """The state dict of the model at the chosen size, fine-tuned with widths that stay.
+def narrow_start(model: nn.Module, inputs: Tensor, validation: Data, *, loss: Loss, options: FitOptions) -> Any:
+    """The state dict of a model whose too wide layers are cut early in training; empty if none is."""
+    held_out = HeldOut.of(tuple(tensor for tensor in validation if tensor is not None), loss)
+    assert options.narrow is not None
+    found = narrowed(model, _some(inputs, options.seed), held_out, options.narrow)
+    return {} if found is None else found.state_dict()
 
-    `fine_tune_` trains a network in place; its result is kept if the validation loss is lower than before.
+
+def cut_and_tuned(
+    choice: Choice[nn.Module],
+    validation: Data,
+    *,
+    loss: Loss,
+    options: FitOptions,
+    train_: Callable[..., object],
+) -> dict[str, Any]:
+    """The state dict of the best network at the chosen size, by the validation loss.
+
+    The cut network competes with itself after a fine-tuning and, if `options.fresh`, with a new network.
+    `train_(network, options=…)` trains a network in place. The uncut network took part in the choice.
     """
     cut = choice.model()
     tuned = copy.deepcopy(cut)  # to make the cuts a second time takes longer
-    with _pinned(tuned):
-        fine_tune_(tuned)
-    best = min(cut, tuned, key=lambda network: mean_loss(network.eval(), validation, loss))
+    with pinned_widths(tuned):
+        train_(tuned, options=tuning_options(options))
+    candidates = [cut, tuned]
+    if options.fresh:
+        candidates.append(fresh_like(cut, quantile=_quantile(choice.model(0)), seed=options.seed))
+        with pinned_widths(candidates[-1]):
+            train_(candidates[-1], options=dataclasses.replace(options, choose=None, narrow=None))
+    best = min(candidates, key=lambda network: mean_loss(network.eval(), validation, loss))
     return best.state_dict()
+
+
+def fresh_like(model: nn.Module, *, quantile: float, seed: int) -> AdaptiveMLP:
+    """A network of the same widths with new weights. Its units hold the share `quantile` of the importance.
+
+    >>> import awn
+    >>> small = awn.truncate(awn.AdaptiveMLP(2, 1), units=12)
+    >>> fresh = fresh_like(small, quantile=0.9, seed=0)
+    >>> awn.widths(fresh), fresh.hidden[0].width.quantile
+    ({'hidden.0': 12}, 0.9)
+    """
+    network = copy.deepcopy(require_known_weights(model))
+    groups = find_groups(network)
+    for group in groups:
+        group.width.quantile = quantile
+        group.width.move_to_(group.width.units)
+    kaiming_plus_(groups, torch.Generator().manual_seed(seed))
+    with torch.no_grad():
+        for norm in BatchNorms.of(network).norms:
+            norm.reset_running_stats()
+        if network.output.bias is not None:
+            network.output.bias.zero_()
+    return network
+
+
+def require_known_weights(model: nn.Module) -> AdaptiveMLP:
+    """The model, whose initial weights awn knows how to draw; an error for others."""
+    if isinstance(model, AdaptiveMLP):
+        return model
+    raise ArgumentError(
+        f"fresh=True needs an AdaptiveMLP: awn does not know how the weights of a {type(model).__name__} are drawn. "
+        "Leave fresh out.",
+        argument="fresh",
+    )
+
+
+def _quantile(model: nn.Module) -> float:
+    return find_groups(model)[0].width.quantile
 
 
 def tuning_options(options: FitOptions) -> FitOptions:
@@ -72,6 +135,7 @@ def tuning_options(options: FitOptions) -> FitOptions:
         patience=None,
         stop_by="loss",
         choose=None,
+        narrow=None,
     )
 
 
@@ -81,7 +145,7 @@ def _some(inputs: Tensor, seed: int) -> Tensor:
 
 
 @contextmanager
-def _pinned(model: nn.Module) -> Iterator[None]:
+def pinned_widths(model: nn.Module) -> Iterator[None]:
     """Inside the block, training cannot change the widths."""
     widths = [group.width for group in find_groups(model)]
     bounds = [(width.min_units, width.max_units) for width in widths]

@@ -6,7 +6,7 @@ import logging
 import math
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from awn.basics.random_states import random_states, set_random_states
+from awn.basics.random_states import random_states, seed_torch, set_random_states
 from awn.core.groups import find_groups
 from awn.core.ordered import draw_prefix_
 from awn.core.resize import resize_
@@ -29,7 +29,7 @@ from awn.loss.prior import Prior, weight_term
 from awn.parallel.collectives import average_, reaching_all, tensors_of_first, told
 from awn.smaller.held_out import HeldOut
 from awn.training.callbacks import Callback
-from awn.training.choosing import choose_width, cut_and_tuned, tuning_options
+from awn.training.choosing import choose_width, cut_and_tuned, narrow_start, pinned_widths, require_known_weights
 from awn.training.data import Data
 from awn.training.denormals import flush_denormals
 from awn.training.evaluate import Loss, Score, score_and_loss
@@ -83,12 +83,16 @@ def fit(
     _check(train, validation)
     with _own_random_numbers(options.seed), flush_denormals():
         run = Run(model, train, options, folder, optimizer, prior=prior, budget=budget, callbacks=callbacks)
+        if options.fresh and run.learns_width:
+            require_known_weights(run.model)
         run.resume_() if resume else run.start_afresh()
         progress = run.progress
         callbacks = run.callbacks if run.rank == 0 else ()
         for callback in callbacks:
             callback.on_fit_start(progress)
         while progress.epoch < options.epochs and not progress.stop:
+            if validation is not None and run.is_to_narrow:
+                _narrow_for_all_(run, validation, loss)
             _run_epoch(run, validation, loss, score, prior, budget, callbacks)
         run.finish()
         if validation is not None and _chooses(run):
@@ -111,7 +115,7 @@ def _run_epoch(
     progress, started = run.progress, time.perf_counter()
     run.set_learning_rates()
     path = _choose_path(run, loss, callbacks)
-    with reaching_all(run.parallel):
+    with reaching_all(run.parallel), pinned_widths(run.model) if run.is_waiting else nullcontext():
         train_epoch = _train_by_hand if path == "by hand" else partial(_train_epoch, callbacks=callbacks)
         terms = _mean_terms(run, train_epoch(run, loss, prior, budget), prior, budget)
     terms |= _judge(run, validation, score, loss)
@@ -140,6 +144,20 @@ def _choose_for_all_(run: Run, validation: Data, loss: Loss, score: Score | None
     load_state_dict_(run.parallel, state, run.optimizer)
 
 
+def _narrow_for_all_(run: Run, validation: Data, loss: Loss) -> None:
+    """Cut layers that are too wide, as rank 0 finds. The optimizer's state of the weights starts anew."""
+
+    def narrow() -> dict[str, Tensor]:
+        state = narrow_start(run.model.eval(), run.train.x, validation, loss=loss, options=run.options)
+        return {name: value for name, value in state.items() if isinstance(value, Tensor)}
+
+    if found := tensors_of_first(run.parallel, narrow):
+        load_state_dict_(run.parallel, {**run.model.state_dict(), **found}, run.optimizer)
+        for parameter in run.model.parameters():
+            run.optimizer.state.pop(parameter, None)
+        run.forget_best()
+
+
 def _choose(run: Run, validation: Data, loss: Loss, score: Score | None, prior: Prior) -> dict[str, Any]:
     """Choose the width, and return the state dict of the network at that width, fine-tuned."""
     train, options = run.train, run.options
@@ -147,9 +165,8 @@ def _choose(run: Run, validation: Data, loss: Loss, score: Score | None, prior: 
     run.progress.history.choice = choice
     if choice.chosen == 0:
         return run.model.state_dict()
-    again = tuning_options(options)
-    tune = partial(fit, train=train, validation=validation, loss=loss, options=again, prior=prior)
-    return cut_and_tuned(choice, validation, loss=loss, fine_tune_=tune)
+    again = partial(fit, train=train, validation=validation, loss=loss, prior=prior)
+    return cut_and_tuned(choice, validation, loss=loss, options=options, train_=again)
 
 
 def _choose_path(run: Run, loss: Loss, callbacks: Sequence[Callback]) -> str:
@@ -172,15 +189,13 @@ def _why_not_by_hand(run: Run, loss: Loss, callbacks: Sequence[Callback]) -> str
     return why_not(run, loss, callbacks)
 
 
-def _train_by_hand(run: Run, loss: Loss, prior: Prior, budget: Budget | None) -> list[Tensor]:
+def _train_by_hand(run: Run, loss: Loss, prior: Prior, budget: Budget | None) -> Tensor:
     from awn.training.by_hand.epoch import train_epoch
 
     return train_epoch(run, loss, prior, budget)
 
 
-def _train_epoch(
-    run: Run, loss: Loss, prior: Prior, budget: Budget | None, callbacks: Sequence[Callback]
-) -> list[Tensor]:
+def _train_epoch(run: Run, loss: Loss, prior: Prior, budget: Budget | None, callbacks: Sequence[Callback]) -> Tensor:
     """All steps of an epoch, through autograd; returns the data term of each."""
     model, optimizer, progress, options = run.parallel.train(), run.optimizer, run.progress, run.options
     run.draw_apart()
@@ -206,7 +221,7 @@ def _train_epoch(
         for callback in callbacks:
             callback.on_step_end(progress, resized)
         data_terms.append(nll.detach())
-    return data_terms
+    return torch.stack(data_terms)
 
 
 def _data_term(run: Run, loss: Loss, batch: Data) -> Tensor:
@@ -214,9 +229,9 @@ def _data_term(run: Run, loss: Loss, batch: Data) -> Tensor:
         return loss(run.parallel(batch.x), batch.y, batch.weight)
 
 
-def _mean_terms(run: Run, data_terms: Sequence[Tensor], prior: Prior, budget: Budget | None) -> dict[str, float]:
+def _mean_terms(run: Run, data_terms: Tensor, prior: Prior, budget: Budget | None) -> dict[str, float]:
     """The terms of the loss after an epoch, the data term as its mean over the steps."""
-    mean = average_(run.parallel, torch.stack(list(data_terms)).mean())
+    mean = average_(run.parallel, data_terms.mean())
     means = {"data": mean.item(), **_other_terms(run, prior, budget)}
     means["total"] = sum(means.values())
     if not math.isfinite(means["total"]):  # in an adaptive model, `objective` checks every step
@@ -259,7 +274,7 @@ def _loss_error(run: Run, validation: Data | None, loss: Loss) -> float:
 @contextmanager
 def _own_random_numbers(seed: int) -> Iterator[None]:
     before = random_states()
-    torch.manual_seed(seed)
+    seed_torch(seed)
     try:
         yield
     finally:

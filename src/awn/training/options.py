@@ -23,6 +23,8 @@ Chooses = Literal["smallest", "epoch"]
 class FitOptions:
     """How `fit` trains.
 
+    An epoch is `passes` passes over the samples, after which the model is evaluated.
+
     `width_lr` is the learning rate of ν, five times `lr` unless given. `patience`: epochs without a better score before
     training stops; None trains all epochs. `schedule`: "cosine" brings the learning rate down to a hundredth over all
     epochs, "plateau" halves it after a quarter of the patience without a better score, "constant" leaves it to the
@@ -36,12 +38,18 @@ class FitOptions:
     validation set, see `awn.choose`, and fine-tunes it. "epoch" does not cut, but of epochs whose validation loss is as
     good as the lowest it keeps one with a clearly smaller network, as "smallest" does, too. None keeps the best epoch.
     `ordered` is the share of the steps that also train a random prefix of the units; None leaves it to the model.
+    `narrow`: ν waits for the first epochs, until the weights have found their scale. Layers of more units than `narrow`
+    are then cut, to so many or twice, four times … as many, whichever costs no more than a standard error of the
+    validation loss. The result hardly depends on the initial width then. None lets ν learn from the first step.
+    `fresh=True` also trains a new network at the chosen widths, and keeps it if its validation loss is lower. It takes
+    about as long as the first training, and the model must be an `AdaptiveMLP`.
 
     >>> FitOptions(epochs=50, schedule="cosine").lr
     0.01
     """
 
     epochs: int = 200
+    passes: int = 1
     batch_size: int = 128
     lr: float = 0.01
     width_lr: float | None = None
@@ -57,14 +65,17 @@ class FitOptions:
     by_hand: bool | None = None
     choose: Chooses | None = "smallest"
     ordered: float | None = None
+    narrow: int | None = None
+    fresh: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch_size", "resize_every"):
+        for name in ("epochs", "passes", "batch_size", "resize_every"):
             check_units(name, getattr(self, name))
         if self.ordered is not None:
             check_share("ordered", self.ordered)
-        if self.patience is not None:
-            check_units("patience", self.patience)
+        for name in ("patience", "narrow"):
+            if getattr(self, name) is not None:
+                check_units(name, getattr(self, name))
         for name in ("lr", "width_lr", "clip"):
             if getattr(self, name) is not None:
                 check_number(name, getattr(self, name))
@@ -88,6 +99,17 @@ class FitOptions:
         if self.schedule == "cosine":
             return Cosine(self.epochs)
         return Plateau(max(1, (self.patience or 40) // 4)) if self.schedule == "plateau" else None
+
+    @property
+    def waiting_epochs(self) -> int:
+        """The epochs in which ν waits: a tenth of all, from one to five; none of fewer than four.
+
+        >>> [FitOptions(epochs=epochs, narrow=32).waiting_epochs for epochs in (3, 4, 25, 200)]
+        [0, 1, 2, 5]
+        """
+        if self.narrow is None or self.choose is None or self.epochs < 4:
+            return 0
+        return min(5, max(1, round(self.epochs / 10)))
 
     @property
     def rate_of_width(self) -> float:

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.optim import Adam, Optimizer
 
 from awn.basics.plain import to_plain
+from awn.basics.random_states import seed_torch
 from awn.core.groups import find_groups
 from awn.core.ordered import order_
 from awn.core.state import load_state_dict_
@@ -84,8 +85,8 @@ class Run:
         self.shuffling = torch.Generator().manual_seed(options.seed)
         self.progress = Progress(model, self.optimizer, options, History(), train=train)
         #: The best merit, since which epoch, and what is within the slack of it; then the kept epoch.
-        self.best: dict[str, Any] = {"merit": -math.inf, "since": 0, "slack": 0.0}
-        self.best |= {"kept": -math.inf, "units": 0, "state": None}
+        self.best: dict[str, Any] = {}
+        self.forget_best()
         settings = to_plain(options, kinds=True, other=repr)
         settings.pop("by_hand")  # a run may go on along the other path
         self._settings = {
@@ -126,8 +127,9 @@ class Run:
 
     def shuffled(self) -> tuple[Tensor, int]:
         """The order of the samples in the next epoch, and the number of its batches."""
-        samples = len(self.train.y)
-        return torch.randperm(samples, generator=self.shuffling), math.ceil(samples / self.options.batch_size)
+        samples, passes = len(self.train.y), self.options.passes
+        orders = [torch.randperm(samples, generator=self.shuffling) for _ in range(passes)]
+        return torch.cat(orders), passes * math.ceil(samples / self.options.batch_size)
 
     def draw_apart(self) -> None:
         """Give the ranks different random numbers, for dropout.
@@ -136,7 +138,7 @@ class Run:
         values that a resumed run knows, too.
         """
         if self.rank > 0:
-            torch.manual_seed(zlib.crc32(f"{self.options.seed} {self.rank} {self.progress.epoch}".encode()))
+            seed_torch(zlib.crc32(f"{self.options.seed} {self.rank} {self.progress.epoch}".encode()))
 
     def autocast(self) -> AbstractContextManager[Any]:
         """Mixed precision, if requested and supported by the device."""
@@ -200,6 +202,21 @@ class Run:
         if kept:
             best |= {"kept": merit, "units": units, "state": copy.deepcopy(self.model.state_dict())}
         return kept
+
+    def forget_best(self) -> None:
+        """Keep none of the epochs so far."""
+        self.best = {"merit": -math.inf, "since": self.progress.epoch, "slack": 0.0}
+        self.best |= {"kept": -math.inf, "units": 0, "state": None}
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether ν waits in the next epoch."""
+        return self.learns_width and self.progress.epoch < self.options.waiting_epochs
+
+    @property
+    def is_to_narrow(self) -> bool:
+        """Whether layers that are too wide are to be cut now, before the next epoch."""
+        return self.learns_width and 0 < self.options.waiting_epochs == self.progress.epoch
 
     def checkpoint(self, *, now: bool = False) -> None:
         """Write a checkpoint, every few seconds or now."""

@@ -119,15 +119,16 @@ def fit_data(model: nn.Module, data: Data, batch: int, *, by_hand: bool) -> Work
     return lambda: fit(model, data, loss=likelihood.categorical, options=options)
 
 
-def spiral_epoch(*, by_hand: bool, quick: bool = False) -> Work:
-    """An epoch of `fit` on SpiralHard, from the start to the end, with the validation set scored by accuracy."""
+def spiral_training(*, epochs: int, by_hand: bool, quick: bool = False) -> Work:
+    """Epochs of `fit` on SpiralHard with the paper's scale and prior; the validation set is scored by accuracy."""
     train, validation, _ = split(spiral_hard(per_class=50 if quick else 5000))
-    model = AdaptiveMLP(2, 2, hidden_layers=4, activation="relu6", generator=torch.Generator().manual_seed(0))
-    options = FitOptions(epochs=1, batch_size=128, lr=0.01, by_hand=by_hand, choose=None)
+    generator, family = torch.Generator().manual_seed(0), Exponential(rate=0.01, scale="mass")
+    model = AdaptiveMLP(2, 2, hidden_layers=4, activation="relu6", importance=family, generator=generator)
+    options = FitOptions(epochs=epochs, batch_size=128, lr=0.01, width_lr=0.01, by_hand=by_hand, choose=None)
 
     def work() -> None:
-        data = Data(*train), Data(*validation)
-        fit(copy.deepcopy(model), *data, loss=likelihood.categorical, score=accuracy, options=options)
+        data, how = (Data(*train), Data(*validation)), {"options": options, "prior": Prior(weight_scale=10.0)}
+        fit(copy.deepcopy(model), *data, loss=likelihood.categorical, score=accuracy, **how)
 
     return work
 

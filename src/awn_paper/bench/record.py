@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -64,7 +65,10 @@ def markdown(folder: Path) -> str:
             made = content["from"]
             machine = f"{made['cores']} cores" + (f" ({made['processor']})" if "processor" in made else "")
             facts = f"`{path.as_posix()}`, commit {made['commit']}, {made['date']}, {machine}"
-            parts.append(f"## {benchmark.TITLE}\n\n{facts}\n\n{markdown_table(*as_table(content['rows']))}\n")
+            # Rows that measure different things have different columns, and get a table each.
+            alike = [list(rows) for _, rows in itertools.groupby(content["rows"], key=tuple)]
+            tables = "\n\n".join(markdown_table(*as_table(rows)) for rows in alike)
+            parts.append(f"## {benchmark.TITLE}\n\n{facts}\n\n{tables}\n")
     if not parts:
         raise ArgumentError(f"there are no results of `awn bench` in {folder}: measure first, without --show.")
     return "\n".join(parts)

@@ -48,7 +48,7 @@ class Bins:
         if number >= min(most, _FEWEST_BINS) > 0:
             step = -(-len(values) // _MOST_ROWS)
             for place, column in enumerate(values[::step].T):
-                edges = _edges(column[~np.isnan(column)], number)
+                edges = bin_edges(column[~np.isnan(column)], number)
                 columns += [place] * (len(edges) - 1)
                 lows.append(edges[:-1])
                 widths.append(np.diff(edges))
@@ -89,7 +89,7 @@ class Bins:
         return cls(columns, lows, widths)
 
 
-def _edges(values: Floats, bins: int) -> Floats:
+def bin_edges(values: Floats, bins: int) -> Floats:
     """The ends of the bins: all distinct values if they are few, otherwise quantiles.
 
     A value counts as at most a bin's share of the rows. Quantiles of a column that is mostly 0 would all be 0.

@@ -15,6 +15,7 @@ from awn.basics.names import listed, near
 from awn.errors import ArgumentError, CheckpointError, TableError
 from awn.tabular.encode.bins import Bins
 from awn.tabular.encode.blocks import column_blocks, numpy_numbers
+from awn.tabular.encode.codes import Codes
 from awn.tabular.encode.columns import Column, ColumnKind, decide_columns
 from awn.tabular.encode.dates import Calendar
 from awn.tabular.encode.onehot import LevelCodes, OneHot
@@ -33,8 +34,8 @@ class NumericPieces:
     For the columns in this order, of which a date has several, with booleans as 0 and 1: replace missing values by
     `medians`; subtract `medians`, divide by `scales`, and limit each result z to z / √(1 + (z / `limit`)²); append 1
     for missing or 0 for each column numbered in `indicators`; append the bins, for each of which the number in column
-    `bin_columns`, minus `bin_lows`, over `bin_widths`, is clipped to the range from 0 to 1. Compute in double
-    precision.
+    `bin_columns`, minus `bin_lows`, over `bin_widths`, is clipped to the range from 0 to 1; append the codes, each 1 if
+    the number in column `code_columns` is present and equals `code_values`, otherwise 0. Compute in double precision.
     """
 
     columns: tuple[str, ...]
@@ -45,6 +46,8 @@ class NumericPieces:
     bin_columns: npt.NDArray[np.intp]
     bin_lows: Floats
     bin_widths: Floats
+    code_columns: npt.NDArray[np.intp]
+    code_values: Floats
 
 
 class Preprocessor:
@@ -58,9 +61,9 @@ class Preprocessor:
     array([[-1.23, 0. , 1. , 0. ],
            [ 0. , 0. , 0. , 0. ]], dtype=float32)
 
-    Numbers, booleans and dates come first, then a mark for each column with missing values, then the bins of the
-    numbers, then the categories. `kinds` sets the kinds of some columns, by name. Of more than `max_levels` levels, the
-    rarest are grouped. `bins` is the largest number of bins per number, see `Bins`; 0 means none.
+    Numbers, booleans and dates come first, then a mark for each column with missing values, then the bins and the codes
+    of the numbers, then the categories. `kinds` sets the kinds of some columns, by name. Of more than `max_levels`
+    levels, the rarest are grouped. `bins` is the largest number of bins per number, see `Bins`; 0 means none.
     """
 
     def __init__(self, *, kinds: Mapping[str, ColumnKind] | None = None, max_levels: int = 50, bins: int = 0) -> None:
@@ -74,10 +77,15 @@ class Preprocessor:
         self._calendars: dict[str, Calendar] = {}
         self._scaling: Scaling | None = None
         self._bins: Bins | None = None
+        self._codes: Codes | None = None
         self._onehot: OneHot | None = None
 
-    def fit(self, frame: pd.DataFrame) -> Preprocessor:
-        """Fit to the training rows; returns the preprocessor itself."""
+    def fit(self, frame: pd.DataFrame, targets: npt.NDArray[Any] | None = None) -> Preprocessor:
+        """Fit to the training rows; returns the preprocessor itself.
+
+        Given the rows' targets, classes [rows] or numbers [rows, targets], it finds the numbers that are codes; see
+        `Codes`.
+        """
         frame = with_names(frame)
         if len(frame) < 2:
             held = "1 row, and one sample is not enough" if len(frame) else "no rows"
@@ -88,16 +96,19 @@ class Preprocessor:
             for column in columns
             if column.kind == "date"
         }
-        scaling = bins = onehot = None
+        scaling = bins = codes = onehot = None
         if any(column.kind in _NUMERIC for column in columns):
             sizes = [len(_number_names(column, calendars)) for column in columns if column.kind in _NUMERIC]
             first = [int(place) for place in np.cumsum([0, *sizes])[:-1]]  # one mark per date, not per part
             values = _number_matrix(frame, columns, calendars)
             scaling, bins = Scaling.fit(values, first), Bins.fit(values, self.bins)
+            kinds = [column.kind for column in columns if column.kind in _NUMERIC]
+            candidates = [place for place, kind in zip(first, kinds, strict=True) if kind == "number"]
+            codes = Codes.fit(values, *((np.empty((len(values), 0)), []) if targets is None else (targets, candidates)))
         if any(column.kind == "category" for column in columns):
             onehot = OneHot.fit(_categories(frame, columns), self.max_levels)
         self._columns, self._calendars = columns, calendars
-        self._scaling, self._bins, self._onehot = scaling, bins, onehot
+        self._scaling, self._bins, self._codes, self._onehot = scaling, bins, codes, onehot
         return self
 
     def transform(self, frame: pd.DataFrame) -> npt.NDArray[np.float32]:
@@ -107,12 +118,14 @@ class Preprocessor:
         self._check_columns(frame)
         out = np.empty((len(frame), len(self.feature_names)), dtype=np.float32)
         start = 0
-        if self._scaling is not None and self._bins is not None and len(frame):
+        if self._scaling is not None and self._bins is not None and self._codes is not None and len(frame):
             values = _number_matrix(frame, self._columns, self._calendars)
             scaled = self._scaling.transform(values)
-            start = scaled.shape[1] + len(self._bins.columns)
+            binned = scaled.shape[1] + len(self._bins.columns)
+            start = binned + len(self._codes.columns)
             out[:, : scaled.shape[1]] = scaled
-            self._bins.transform(self._scaling.fill(values), out=out[:, scaled.shape[1] : start])
+            self._bins.transform(self._scaling.fill(values), out=out[:, scaled.shape[1] : binned])
+            self._codes.transform(values, out=out[:, binned:start])
         if self._onehot is not None and len(frame):
             out[:, start:] = self._onehot.transform(_categories(frame, self._columns))
         return out
@@ -147,9 +160,9 @@ class Preprocessor:
         names = [name for column in numeric for name in _number_names(column, self._calendars)]
         if self._scaling is not None:
             marked = dict(zip(self._scaling.marked, numeric, strict=True))
-            binned = [] if self._bins is None else self._bins.names(names)
+            more = [name for part in (self._bins, self._codes) if part is not None for name in part.names(names)]
             names += [f"{marked[place].name} is missing" for place in self._scaling.marks]
-            names += binned
+            names += more
         if self._onehot is not None:
             names += self._onehot.names(self.category_columns)
         return names
@@ -201,11 +214,11 @@ class Preprocessor:
         """
         numeric = [column for column in self.columns if column.kind in _NUMERIC]
         owners = [column.name for column in numeric for _ in _number_names(column, self._calendars)]
-        if self._scaling is not None and self._bins is not None:
+        if self._scaling is not None and self._bins is not None and self._codes is not None:
             marked = dict(zip(self._scaling.marked, numeric, strict=True))
-            binned = [owners[place] for place in self._bins.columns.tolist()]
+            more = [owners[place] for place in [*self._bins.columns.tolist(), *self._codes.columns.tolist()]]
             owners += [marked[place].name for place in self._scaling.marks]
-            owners += binned
+            owners += more
         if self._onehot is not None:
             sizes = zip(self.category_columns, self._onehot.sizes, strict=True)
             owners += [name for name, size in sizes for _ in range(size)]
@@ -228,7 +241,7 @@ class Preprocessor:
         array([30.])
         """
         self._check_fitted()
-        if self._scaling is None or self._bins is None or self._scaling.means is not None:
+        if self._scaling is None or self._bins is None or self._codes is None or self._scaling.means is not None:
             return None
         return NumericPieces(
             columns=tuple(self.number_names),
@@ -239,6 +252,8 @@ class Preprocessor:
             bin_columns=self._bins.columns.copy(),
             bin_lows=self._bins.lows.copy(),
             bin_widths=self._bins.widths.copy(),
+            code_columns=self._codes.columns.copy(),
+            code_values=self._codes.values.copy(),
         )
 
     @property
@@ -266,6 +281,7 @@ class Preprocessor:
             "dates": {name: dataclasses.asdict(calendar) for name, calendar in self._calendars.items()},
             "numbers": self._scaling and self._scaling.to_json(),
             "edges": self._bins and self._bins.to_json(),
+            "codes": self._codes and self._codes.to_json(),
             "categories": self._onehot and self._onehot.to_json(),
         }
 
@@ -287,6 +303,7 @@ class Preprocessor:
             if data["numbers"] is not None:
                 one._scaling = Scaling.from_json(data["numbers"])
                 one._bins = Bins.from_json(data["edges"], len(one._scaling.medians))
+                one._codes = Codes.from_json(data["codes"], len(one._scaling.medians))
             if data["categories"] is not None:
                 one._onehot = OneHot.from_json(data["categories"], one.max_levels)
             one._check_restored()

@@ -17,7 +17,8 @@ from awn.tabular.read.written import NumberFormat
 #:
 #: 1. Until 18 November 2026. Numbers were standardised and clipped, without bins; `scales` could be named `deviations`.
 #: 2. Numbers have a robust scale with a smooth limit, and bins.
-FORMAT = 2
+#: 3. Whole numbers that name something have codes.
+FORMAT = 3
 # A restored encoding is fitted to a table of all levels, with a column for each column of categories.
 _MOST_CELLS = 10**8
 
@@ -36,6 +37,8 @@ def read_preprocessing(data: Any) -> dict[str, Any]:
             del numbers["deviations"]
         data = {**data, "format": FORMAT, "bins": 0, "numbers": numbers}
         data["edges"] = None if numbers is None else {"columns": [], "lows": [], "widths": []}
+    if held <= 2:
+        data = {**data, "format": FORMAT, "codes": None if numbers is None else {"columns": [], "values": []}}
     fault = find_fault(data, _preprocessing())
     if fault is None and data["categories"]:
         most = max(len(column["levels"]) + len(column["rare"]) for column in data["categories"])
@@ -64,6 +67,7 @@ def _preprocessing() -> Schema:
             "max_levels": whole(2),
             "bins": whole(0),
             "edges": maybe(record(bins)),
+            "codes": maybe(record({"columns": items(whole(0)), "values": items(number())})),
             "columns": items(record(column, written), 1, columns),
             "dates": entries(record(calendar)),
             "numbers": maybe(record(scaling, {"means": items(number())})),

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from awn.training.by_hand.layout import FEW_INPUTS
+from awn.training.by_hand.layout import FEW_INPUTS, Array
 from awn.training.data import Data
 
 # So many numbers are fetched at once, one batch at least: few beside a network, but enough for several small batches,
@@ -23,11 +23,11 @@ class Batch(NamedTuple):
     x: Tensor
     x_t: Tensor
     #: What the data term compares the outputs with, [outputs, samples], contiguous.
-    target: Tensor
+    target: Array
     #: The same in one dimension.
-    flat_target: Tensor
+    flat_target: Array
     #: weight / samples for every sample, if they have weights.
-    shares: Tensor | None
+    shares: Array | None
 
 
 def batches(data: Data, order: Tensor, number: int, classes: int | None, lead: int) -> Iterator[Batch]:
@@ -64,8 +64,8 @@ class _Chunk:
         xs_t = (held.t() if few else held).split(samples)
         self.targets = torch.zeros(count, classes or data.y[:1].numel(), samples, dtype=dtype)
         self.shares = None if data.weight is None else torch.empty(count, 1, samples, dtype=dtype)
-        shares = [None] * count if self.shares is None else self.shares.squeeze(1).unbind()
-        targets = self.targets.unbind(), self.targets.view(count, -1).unbind()
+        shares = [None] * count if self.shares is None else list(self.shares.squeeze(1).numpy())
+        targets = self.targets.numpy(), self.targets.view(count, -1).numpy()
         self.of_classes = classes is not None
         self.batches = list(map(Batch, [x_t.t() for x_t in xs_t], xs_t, *targets, shares))
 

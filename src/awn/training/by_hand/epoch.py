@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.modules import module as torch_module
 
 from awn.core.gate import gates_of, plain_class
-from awn.core.groups import find_groups, non_finite_tensors
+from awn.core.groups import non_finite_tensors
 from awn.core.resize import catch_up_, lost_number
 from awn.errors import NonFiniteError
 from awn.loss.budget import Budget
@@ -34,7 +34,7 @@ def why_not(run: Run, loss: Loss, callbacks: Sequence[Callback]) -> str | None:
     return next(_obstacles(run, loss, callbacks), None)
 
 
-def train_epoch(run: Run, loss: Loss, prior: Prior, budget: Budget | None) -> list[Tensor]:
+def train_epoch(run: Run, loss: Loss, prior: Prior, budget: Budget | None) -> Tensor:
     """All steps of an epoch, by hand; returns the data term of each. The model has to be one that `why_not` passes.
 
     During the epoch its weights and the optimizer's moments are in the network, and nowhere else. The model has them
@@ -44,7 +44,8 @@ def train_epoch(run: Run, loss: Loss, prior: Prior, budget: Budget | None) -> li
     progress, every, model = run.progress, run.options.resize_every, run.model.train()
     structure = Structure.of(model)
     catch_up_(model, structure.groups, [run.optimizer])
-    data_terms, lost = [], None
+    data_terms: list[float] = []
+    lost = None
     network = make_network(run, structure, loss, prior, budget)
     try:
         # What is not finite is found by `LostNumber`.
@@ -59,7 +60,7 @@ def train_epoch(run: Run, loss: Loss, prior: Prior, budget: Budget | None) -> li
         network.give_back_()
     if lost is not None:
         raise NonFiniteError(_what_is_lost(run, structure, lost))
-    return data_terms
+    return torch.tensor(data_terms, dtype=run.train.x.dtype)
 
 
 def make_network(run: Run, structure: Structure, loss: Loss, prior: Prior, budget: Budget | None) -> Network:
@@ -107,7 +108,8 @@ def _obstacles(run: Run, loss: Loss, callbacks: Sequence[Callback]) -> Iterator[
     if type(model) is not AdaptiveMLP or run.parallel is not model:
         yield f"the model is a {type(run.parallel).__name__}, not an AdaptiveMLP"
         return
-    yield from _obstacles_of_the_model(model)
+    structure = Structure.of(model)
+    yield from _obstacles_of_the_model(structure)
     yield from _obstacles_of_the_run(run, callbacks)
     dtype = next(model.parameters()).dtype
     if data.x.shape[1:] != (model.options["in_features"],) or data.x.dtype != dtype:
@@ -116,7 +118,7 @@ def _obstacles(run: Run, loss: Loss, callbacks: Sequence[Callback]) -> Iterator[
         yield "the data are not plain tensors on the CPU"
     elif isinstance(term := term_by_hand(loss, data, model.options["out_features"]), str):
         yield term
-    if isinstance(optimizer := optimizer_by_hand(run.optimizer, Structure.of(model)), str):
+    if isinstance(optimizer := optimizer_by_hand(run.optimizer, structure), str):
         yield optimizer
 
 
@@ -130,7 +132,8 @@ def _obstacles_of_the_run(run: Run, callbacks: Sequence[Callback]) -> Iterator[s
             yield f"{type(callback).__name__}.on_step_end may look at the model after every step"
 
 
-def _obstacles_of_the_model(model: AdaptiveMLP) -> Iterator[str]:
+def _obstacles_of_the_model(structure: Structure) -> Iterator[str]:
+    model = structure.model
     parameters = list(model.parameters())
     if model.options["batch_norm"]:
         yield "the model has batch norm"
@@ -140,30 +143,28 @@ def _obstacles_of_the_model(model: AdaptiveMLP) -> Iterator[str]:
         yield "some parameters are frozen, or not on the CPU"
     if activation_by_hand(model.activation) is None:
         yield f"the activation {type(model.activation).__name__} is not known by hand"
-    if not _is_as_built(model):
+    if not _is_as_built(structure, len(parameters)):
         yield "layers have been replaced or changed since the model was made"
     if any(p._backward_hooks or p._post_accumulate_grad_hooks for p in parameters) or _has_hooks(model):
         yield "the model has hooks"
-    for group in find_groups(model):
-        width = group.width
+    for width in (group.width for group in structure.groups):
         if width.family.importance_and_slope(width.index[:1], width.nu.detach()) is None:
             yield f"the family {type(width.family).__name__} states no slope"
 
 
-def _is_as_built(model: AdaptiveMLP) -> bool:
+def _is_as_built(structure: Structure, parameters: int) -> bool:
     """Whether the layers are those of `AdaptiveMLP`, each reading the units of the layer before it and no others."""
-    structure = Structure.of(model)
     above = [layer.makes for layer in structure.layers[:-1]]
     gates = [gates_of(layer.linear) for layer in structure.layers[1:]]
     return (
         all(plain_class(layer.linear) is nn.Linear for layer in structure.layers)
-        and all("forward" not in vars(module) for module in model.modules())
+        and all("forward" not in vars(module) for module in structure.model.modules())
         and [layer.reads for layer in structure.layers] == [None, *above]
         and None not in above
         and not gates_of(structure.layers[0].linear)
         and all(list(gate) == ["weight"] and len(gate["weight"]) == 1 for gate in gates)
         and all((layer.linear.bias is None) == (structure.lead == 0) for layer in structure.layers)
-        and len(list(model.parameters())) == len(structure.groups) + (1 + structure.lead) * len(structure.layers)
+        and parameters == len(structure.groups) + (1 + structure.lead) * len(structure.layers)
     )
 
 

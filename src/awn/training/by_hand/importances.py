@@ -51,33 +51,35 @@ class ExponentialImportances(Importances):
 
     def __init__(self, widths: Sequence[Width], slots: Sequence[int], lead: int, dtype: torch.dtype) -> None:
         super().__init__(widths, slots, lead, dtype)
-        self._f, self._q, self._count = self._units_f.numpy(), self._units_q.numpy(), self._numbers.numpy()
-        self._index = np.full_like(self._f, np.inf)  # of an inert slot, so that f = 0
-        self._sums = np.stack([np.ones_like(self._count), self._count], 1)  # for Σ q and Σ j q
-        self._falling, self._top = np.ones((2, len(widths), 1), self._f.dtype)
+        self._f, self._q, self._index = self._units_f.numpy(), self._units_q.numpy(), self._numbers.numpy()
+        self._sums = np.stack([np.ones_like(self._index), self._index], 1)  # for Σ q and Σ j q
+        # Per layer: −ν and the importance of the first unit, as arrays of one number, which NumPy reads fastest, and
+        # views of the active units' numbers and importances.
+        self._factors = [(np.ones((), self._f.dtype), np.ones((), self._f.dtype)) for _ in widths]
+        self._active = [(self._index, row) for row in self._f]
         self._mass = [width.family.scale != "unit" for width in widths]
         self._constants = [width.amplitude * width.family.anchor for width in widths]
         self._nus = [0.0] * len(widths)
 
     def set_units(self, layer: int, units: int) -> None:
         """See `Importances`."""
-        self._index[layer, :units] = self._count[:units]
-        self._index[layer, units:] = np.inf
+        self._active[layer] = self._index[:units], self._f[layer, :units]
+        self._f[layer, units:] = 0
 
     def update(self, log_nus: Sequence[float]) -> None:
         """See `Importances`."""
         for layer, log_nu in enumerate(log_nus):
             self._nus[layer] = nu = math.exp(min(log_nu, 700.0))  # e^710 overflows a double
-            self._falling[layer, 0] = -nu
-            first = -math.expm1(-nu) if self._mass[layer] else 1.0
-            self._top[layer, 0] = first * self._constants[layer]
-        np.multiply(self._index, self._falling, out=self._f)
-        np.exp(self._f, out=self._f)
-        np.multiply(self._f, self._top, out=self._f)
+            (falling, first), (index, f) = self._factors[layer], self._active[layer]
+            falling[...] = -nu
+            first[...] = self._constants[layer] * (-math.expm1(-nu) if self._mass[layer] else 1.0)
+            np.multiply(index, falling, f)
+            np.exp(f, f)
+            np.multiply(f, first, f)
 
     def slopes(self) -> list[float]:
         """See `Importances`."""
-        sums = (self._q @ self._sums).tolist()
+        sums = np.dot(self._q, self._sums).tolist()
         return [
             nu * ((total / math.expm1(nu) if 0 < nu < 700 else 0.0) - moment if mass else -moment)
             for nu, mass, (total, moment) in zip(self._nus, self._mass, sums, strict=True)

@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -23,12 +24,15 @@ class DataTerm(ABC):
     of_classes = False
 
     def __init__(self, outputs: int, samples: int, dtype: torch.dtype) -> None:
-        self.share = 1 / samples
         self.d = torch.empty(outputs, samples, dtype=dtype)
-        self.flat = self.d.view(-1)
+        #: The same memory for NumPy, whose calls cost less for few numbers.
+        self.array = self.d.numpy()
+        self.flat = self.array.reshape(-1)
+        #: 1/samples, as an array of one number, which NumPy reads fastest.
+        self.share = np.asarray(1 / samples, self.array.dtype)
 
     @abstractmethod
-    def loss(self, z: Tensor, batch: Batch) -> Tensor:
+    def loss(self, z: Tensor, batch: Batch) -> float:
         """The data term at the outputs z [outputs, samples]; `d` becomes its gradient."""
 
 
@@ -37,15 +41,14 @@ class CategoricalTerm(DataTerm):
 
     of_classes = True
 
-    def loss(self, z: Tensor, batch: Batch) -> Tensor:
+    def loss(self, z: Tensor, batch: Batch) -> float:
         """See `DataTerm`."""
+        d = self.array
         torch.log_softmax(z, 0, out=self.d)
-        found = torch.dot(batch.flat_target, self.flat)
-        self.d.exp_()
-        if batch.shares is None:
-            torch.add(batch.target, self.d, alpha=self.share, out=self.d)
-        else:
-            self.d.mul_(batch.shares).add_(batch.target)
+        found = float(batch.flat_target.dot(self.flat))
+        np.exp(d, d)
+        np.multiply(d, self.share if batch.shares is None else batch.shares, d)
+        np.add(d, batch.target, d)
         return found
 
 
@@ -54,30 +57,32 @@ class GaussianTerm(DataTerm):
 
     def __init__(self, outputs: int, samples: int, dtype: torch.dtype, deviation: float = 1.0) -> None:
         super().__init__(outputs, samples, dtype)
-        self.error = torch.empty_like(self.d)
-        self.flat_error = self.error.view(-1)
-        self.precision = deviation**-2
+        self.error = np.empty_like(self.array)
+        self.flat_error = self.error.reshape(-1)
+        self.precision = np.asarray(deviation**-2, self.array.dtype)
         self.constant = outputs * (math.log(deviation) + 0.5 * math.log(2 * math.pi))
 
-    def loss(self, z: Tensor, batch: Batch) -> Tensor:
+    def loss(self, z: Tensor, batch: Batch) -> float:
         """See `DataTerm`."""
-        torch.sub(z, batch.target, out=self.error)
-        if batch.shares is None:
-            torch.mul(self.error, self.share * self.precision, out=self.d)
-            return torch.dot(self.flat_error, self.flat).mul_(0.5).add_(self.constant)
-        torch.mul(self.error, batch.shares, out=self.d).mul_(self.precision)
-        return torch.dot(self.flat_error, self.flat).mul_(0.5).add_(batch.shares.sum(), alpha=self.constant)
+        shares = self.share if batch.shares is None else batch.shares
+        np.subtract(z.numpy(), batch.target, self.error)
+        np.multiply(self.error, shares, self.array)
+        np.multiply(self.array, self.precision, self.array)
+        weights = 1.0 if batch.shares is None else float(batch.shares.sum())
+        return 0.5 * float(self.flat_error.dot(self.flat)) + self.constant * weights
 
 
 class BernoulliTerm(DataTerm):
     """Σ softplus(z) − y z, as a weighted mean over the samples."""
 
-    def loss(self, z: Tensor, batch: Batch) -> Tensor:
+    def loss(self, z: Tensor, batch: Batch) -> float:
         """See `DataTerm`."""
-        shares: float | Tensor = self.share if batch.shares is None else batch.shares
-        torch.sigmoid(z, out=self.d).sub_(batch.target).mul_(shares)
-        each = torch.nn.functional.softplus(z).sub_(z * batch.target)
-        return each.mul_(shares).sum()
+        shares = self.share if batch.shares is None else batch.shares
+        torch.sigmoid(z, out=self.d)
+        np.subtract(self.array, batch.target, self.array)
+        np.multiply(self.array, shares, self.array)
+        each = torch.nn.functional.softplus(z).numpy() - z.numpy() * batch.target
+        return float((each * shares).sum())
 
 
 #: Makes the term for batches of a size: (outputs, samples, dtype) → DataTerm.

@@ -15,7 +15,6 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from awn.core.replace import Move, check_growth, check_memory, too_wide
-from awn.core.width import Width
 from awn.errors import NonFiniteError
 from awn.training.by_hand.batches import Batch, batches
 from awn.training.by_hand.growth import draw_new_units_
@@ -66,6 +65,8 @@ class Network:
         self.dtype = data.x.dtype
         self.makers = [layer.makes for layer in structure.layers if layer.makes is not None]
         self.widths = widths = [group.width for group in structure.groups]
+        self.names = [group.name for group in structure.groups]
+        self.bounds = {group.name: group.width.max_units for group in structure.groups}
         self.units = [width.units for width in widths]
         self.capacities = [width.capacity for width in widths]
         self.ordered, self.draw = any(width.ordered for width in widths), widths[0].draw
@@ -106,7 +107,7 @@ class Network:
         of_classes = self.recipe.make_term(outputs, 1, dtype).of_classes
         return batches(self.data, order, number, outputs if of_classes else None, self.structure.lead)
 
-    def step(self, batch: Batch, resize: bool) -> Tensor:
+    def step(self, batch: Batch, resize: bool) -> float:
         """One step, which brings the widths to what ν asks for if `resize`; returns the data term."""
         samples = batch.target.shape[1]
         if self.passes is None or self.passes.samples != samples:
@@ -121,7 +122,7 @@ class Network:
         if prefix is not None:
             where = self._log_nus(), self._capacities()
             of_prefix, more = self.prefixes.add_gradients(prefix, *where, batch, self.term)
-            loss, slopes = loss.add_(of_prefix).mul_(0.5), [a + b for a, b in zip(slopes, more, strict=True)]
+            loss, slopes = 0.5 * (loss + of_prefix), [a + b for a, b in zip(slopes, more, strict=True)]
         self._collect_slopes(slopes)
         if self.has_prior:
             self._add_prior()
@@ -175,18 +176,16 @@ class Network:
 
     def _resized(self) -> bool:
         """Bring every width to what its ν asks for; returns whether one changed."""
-        if all(map(Width.keeps, self.widths, [nu.log for nu in self.nus], self.units)):
-            return False
-        wanted = []
-        for number, (nu, group) in enumerate(zip(self.nus, self.structure.groups, strict=True)):
-            try:
-                units, nu.log = group.width.settle(nu.log)
-            except NonFiniteError as error:
-                raise LostNumber(number, error, in_gradient=False) from None
-            wanted.append(units)
+        wanted = self.units.copy()
+        for number, (nu, width) in enumerate(zip(self.nus, self.widths, strict=True)):
+            if not width.keeps(nu.log, wanted[number]):
+                try:
+                    wanted[number], nu.log = width.settle(nu.log)
+                except NonFiniteError as error:
+                    raise LostNumber(number, error, in_gradient=False) from None
         if wanted == self.units:
             return False
-        check_growth(self._moves(wanted), {group.name: group.width.max_units for group in self.structure.groups})
+        check_growth(self._moves(wanted), self.bounds)
         self._resize(wanted)
         return True
 
@@ -225,18 +224,18 @@ class Network:
             raise too_wide(moves, error) from error
 
     def _moves(self, wanted: list[int]) -> dict[str, Move]:
-        names = [group.name for group in self.structure.groups]
-        return dict(zip(names, map(Move, self.units, wanted, wanted), strict=True))
+        return dict(zip(self.names, map(Move, self.units, wanted, wanted), strict=True))
 
     def _clear(self, before: list[int], wanted: list[int]) -> None:
         """Zero the weights and moments of units that are dropped; the next backward pass zeroes their gradients."""
         lead, rows = self.structure.lead, self.buffers.rows.keys() - self._rows_of_gradients()
         for layer, block in zip(self.structure.layers, self.buffers.arrays, strict=True):
             makes, reads = layer.makes, layer.reads
-            for row in rows:
-                if makes is not None and wanted[makes] < before[makes]:
+            if makes is not None and wanted[makes] < before[makes]:
+                for row in rows:
                     block[row][wanted[makes] : before[makes]] = 0
-                if reads is not None and wanted[reads] < before[reads]:
+            if reads is not None and wanted[reads] < before[reads]:
+                for row in rows:
                     block[row][:, lead + wanted[reads] : lead + before[reads]] = 0
 
     def _use(self, buffers: Buffers, importances: Importances) -> None:

@@ -29,7 +29,7 @@ class Prefixes:
 
     def add_gradients(
         self, units: Sequence[int], log_nus: Sequence[float], capacities: Sequence[int], batch: Batch, term: DataTerm
-    ) -> tuple[Tensor, list[float]]:
+    ) -> tuple[float, list[float]]:
         """Add half the gradients of a prefix; returns its data term, and half of dL/dlog ν per hidden layer.
 
         Half, since the loss of the step is the mean over the whole network and the prefix. `units`: those of every

@@ -20,6 +20,8 @@ Product = Callable[..., Tensor]
 
 # Below this number of multiplications, a call of oneDNN takes longer to prepare than it saves.
 _LARGE = 2_000_000
+# oneDNN returns new memory, so larger products are computed in parts of at most so many numbers, and copied one by one.
+_AT_ONCE = 2**16
 
 
 def product_for(multiplications: int, dtype: torch.dtype) -> Product:
@@ -44,7 +46,10 @@ def by_onednn() -> Product | None:
         b_t = b.t()
         if not (b_t.is_contiguous() or b.is_contiguous()):  # oneDNN has a slow kernel only for rows with gaps
             return torch.mm(a, b, out=out)
-        return out.copy_(linear(a, b_t, None, "none", [], ""))
+        rows = max(1, _AT_ONCE // out.shape[1])
+        for part, into in zip(a.split(rows), out.split(rows), strict=True) if len(out) > rows else ((a, out),):
+            into.copy_(linear(part, b_t, None, "none", [], ""))
+        return out
 
     return product
 
