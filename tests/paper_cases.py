@@ -27,7 +27,10 @@ def tiny_case(case: AnyCase, configurations: int = 2, **changes: Any) -> AnyCase
         assert isinstance(adaptive, Case)
         assert isinstance(fixed, Case)
         return replace(case, adaptive=adaptive, fixed=fixed)
-    assert not isinstance(case, OfTotal), "no small profile has one"
+    if isinstance(case, OfTotal):
+        adaptive = tiny_case(case.adaptive, configurations, **changes)
+        assert isinstance(adaptive, Case)
+        return replace(case, adaptive=adaptive)
     assert isinstance(case, Searched)
     return replace(case, settings=tiny_settings(case.settings, **changes), budget=2)
 

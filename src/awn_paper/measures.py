@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
 
 from awn.basics.plain import to_plain
 from awn.core.groups import WidthGroup, find_groups
 from awn.smaller.activations import activation_bands, activation_magnitudes, unit_activations
+from awn.smaller.finalize import finalize
 from awn.smaller.remove import remove_units
 from awn.smaller.truncate import truncate
 from awn.training.data import Data
@@ -64,6 +67,14 @@ def activations(model: nn.Module, dataset: Dataset) -> Measured:
     return measured
 
 
+def flops(model: nn.Module, dataset: Dataset) -> Measured:
+    """The FLOPs of convolutions and matrix products for one sample, of the network without unused units."""
+    plain = finalize(model) if find_groups(model) else copy.deepcopy(model)
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        plain.eval()(_test_part(dataset).x[:1])
+    return {"forward": counter.get_total_flops()}
+
+
 def variance(model: nn.Module, dataset: Dataset) -> Measured:
     """The variance of every layer's activations, before they are scaled, over inputs from N(0, 1)."""
     x = torch.randn(_ROWS_LOOKED_AT, dataset.train.x.shape[1], generator=torch.Generator().manual_seed(0))
@@ -79,6 +90,7 @@ AFTER: dict[str, Measure] = {
     "repaired": repaired,
     "removal": removal,
     "activations": activations,
+    "flops": flops,
 }
 
 

@@ -86,6 +86,7 @@ class Retrained:
     label: str
     adaptive: Case
     fixed: Case
+    seeds: int | None = None
 
     @property
     def settings(self) -> Settings:
@@ -100,7 +101,7 @@ class Retrained:
         if not totals:
             return Outcome((), selected.chosen, ())
         chosen = selected.chosen.change(widths=_shared(sum(totals) / len(totals), learned))
-        return (yield from _retrained(chosen, seeds))
+        return (yield from _retrained(chosen, seeds if self.seeds is None else self.seeds))
 
 
 @dataclass(frozen=True)
@@ -110,6 +111,7 @@ class OfTotal:
     label: str
     adaptive: Case
     total: int
+    seeds: int | None = None
 
     @property
     def settings(self) -> Settings:
@@ -121,7 +123,8 @@ class OfTotal:
         learned = yield from self.adaptive.stages(seeds)
         if not _learned(learned):
             return Outcome((), learned.chosen, ())
-        return (yield from _retrained(learned.chosen.change(widths=_shared(self.total, learned)), seeds))
+        chosen = learned.chosen.change(widths=_shared(self.total, learned))
+        return (yield from _retrained(chosen, seeds if self.seeds is None else self.seeds))
 
 
 @dataclass(frozen=True)
@@ -178,7 +181,7 @@ class Protocol:
         """Another number of final runs, and a word on it; a protocol without final runs has none to change."""
         if seeds is None or self.seeds == 0:
             return self
-        cases = tuple(replace(case, seeds=None) if isinstance(case, Case) else case for case in self.cases)
+        cases = tuple(case if isinstance(case, Searched) else replace(case, seeds=None) for case in self.cases)
         return Protocol(cases, seeds, f"{self.says} Final runs here: {seeds}.")
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ from typing import Any
 from awn.basics.plain import to_plain
 from awn.basics.schema import anything, entries
 from awn.errors import CheckpointError
+from awn.files.lock import folder_lock
 from awn.files.provenance import provenance
 from awn.files.read import read_json as read_file
 from awn.files.write import write_files
@@ -26,7 +29,15 @@ class Store:
 
     def run_path(self, folder: str, job: Job) -> Path:
         """Where the record of a run lies, or will."""
-        return self.root / folder / "runs" / slug(job.settings.dataset) / f"{job.key}.json"
+        return self._runs(folder, job.settings.dataset) / f"{job.key}.json"
+
+    @contextmanager
+    def locked(self, folder: str, datasets: Iterable[str]) -> Iterator[None]:
+        """Inside the block, no other process makes runs of these data sets for this folder."""
+        with ExitStack() as locks:
+            for name in datasets:
+                locks.enter_context(folder_lock(self._runs(folder, name)))
+            yield
 
     def find(self, folder: str, job: Job) -> Record | None:
         """The record of a run that is finished."""
@@ -73,6 +84,9 @@ class Store:
                 content[part] = [read_json(self.root / name) for name in content[part]]
             found.append(content)
         return found
+
+    def _runs(self, folder: str, dataset: str) -> Path:
+        return self.root / folder / "runs" / slug(dataset)
 
     def _name(self, folder: str, job: Job) -> str:
         return self.run_path(folder, job).relative_to(self.root).as_posix()

@@ -48,7 +48,14 @@ class Sweep:
         return self._runs.made
 
     def run(self, protocol: Protocol) -> list[Outcome]:
-        """Make all runs that are missing, and write the outcome of every case as soon as it is there."""
+        """Make all runs that are missing, and write the outcome of every case as soon as it is there.
+
+        Another process that makes runs of the same data sets for the same folder is refused meanwhile.
+        """
+        with self._store.locked(self._experiment.runs_folder, protocol.datasets):
+            return self._run(protocol)
+
+    def _run(self, protocol: Protocol) -> list[Outcome]:
         outcomes: list[Outcome] = []
         waiting: list[tuple[AnyCase, Stages, Sequence[Job]]] = []
         for case in protocol.cases:

@@ -77,6 +77,33 @@ def translated(units: int, loss: float) -> Results:
     return results(**{f"{TRANSLATED}__{label}": run_of(*found) for label, found in cases.items()})
 
 
+def configurations(**cases: list[dict[str, Any]]) -> Results:
+    """Runs of model selections by `dataset__label`."""
+    found = [{**outcome, "final": [], "selection": outcome["final"]} for outcome in results(**cases).outcomes]
+    return Results(tuple(found))
+
+
+def selected(validation: float, width: float = 10) -> dict[str, Any]:
+    found = run(validation, width)
+    history = {**found["history"], "score": [0.9, validation / 100]}
+    return {**found, "validation": {"accuracy": validation / 100}, "history": history}
+
+
+def quantiles(low: float) -> Results:
+    cases = {"k = 0.7": low, "k = 0.9": 98.0, "k = 0.99": 97.0}
+    return configurations(**{f"Spiral__{label}": [selected(score)] for label, score in cases.items()})
+
+
+def families(sigmoid: float, width: float) -> Results:
+    cases = {"PowerLaw": (100.0, 900), "Exponential": (100.0, 500), "Sigmoid": (sigmoid, width)}
+    return configurations(**{f"SpiralHard__{name}": [selected(*found)] for name, found in cases.items()})
+
+
+def searched(awn: float) -> Results:
+    cases = {"Grid search": 97.0, "Random search": 99.0, "AWN": awn}
+    return results(**{f"pol__{label}": [run(score)] for label, score in cases.items()})
+
+
 # For every experiment: results by which its claim holds, and by which it does not.
 BY_EXPERIMENT = {
     "table1": (
@@ -93,6 +120,12 @@ BY_EXPERIMENT = {
     "truncate": (cut(0.986), cut(0.984)),
     "remove": (removed(13, 18, 0.6), removed(13, 19, 0.6)),
     "initialisation": (depths(60.0), depths(97.0)),
+    "quantile": (quantiles(96.0), quantiles(97.5)),
+    "importance": (families(99.6, 400), families(99.6, 501)),
+    "search": (searched(98.6), searched(98.4)),
+    "retrain": tuple(
+        results(SpiralHard__AWN=[run(100, 50)], **{"SpiralHard__Fixed+": [run(score, 48)]}) for score in (99.4, 99.6)
+    ),
     "text": (translated(100, 1.57), translated(110, 1.57)),
 }
 
@@ -134,6 +167,17 @@ def test_each_part_of_the_claim_on_important_units_is_needed(spoilt: Results) ->
     assert not verdict.holds
 
 
+def test_a_family_that_does_not_learn_the_task_does_not_count() -> None:
+    (claim,) = [claim for claim in CLAIMS if claim.experiment == "importance"]
+    verdicts = [claim.judge(families(score, 400)) for score in (99.5, 99.4)]
+    assert [verdict.holds for verdict in verdicts if verdict is not None] == [True, False]
+
+
+def test_the_runs_of_a_model_selection_are_counted_where_there_are_no_others() -> None:
+    table = claims_table(lambda name: BY_EXPERIMENT["quantile"][0] if name == "quantile" else Results(()))
+    assert [row[4] for row in table.rows if row[1] != "not run"] == ["1 × 2"]
+
+
 def test_batches_are_compared_after_equal_steps_too() -> None:
     """512 samples, 2 epochs: batches of 256 make 4 steps, which batches of 64 have made in their first epoch."""
     runs = {64: [run(99, 100, first=150)], 256: [run(99, 140, first=300)]}
@@ -141,7 +185,10 @@ def test_batches_are_compared_after_equal_steps_too() -> None:
     (claim,) = [claim for claim in CLAIMS if claim.experiment == "batch"]
     verdict = claim.judge(results(**{f"SpiralHard__relu6, batch {size}": found for size, found in runs.items()}))
     assert verdict is not None
-    assert verdict.found == "batch 64 to 256: 100, 140, ratio 1.40; after equal steps 150, 140, ratio 1.07"
+    assert verdict.found == (
+        "batch 64 to 256: 100, 140, ratio 1.40; after equal steps 150, 140, ratio 1.07; "
+        "after 2 epochs 100, 140, ratio 1.40"
+    )
 
 
 def test_numbers_stand_beside_the_verdict() -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from awn.cli.app import main
+from awn.files.lock import LOCK, folder_lock
 from awn.runs.workers import Workers, local_workers
 from awn_paper.experiments import EXPERIMENTS
 from paper_cases import tiny
@@ -44,13 +45,17 @@ def test_list_names_every_experiment(run):
     code, out, _ = run("list", "--json")
     assert code == 0
     assert list(json.loads(out)) == list(EXPERIMENTS)
-    assert len(EXPERIMENTS) == 17
+    assert len(EXPERIMENTS) == 18
     assert all(name in run("list")[1] for name in EXPERIMENTS)
 
 
 @pytest.mark.parametrize("name", ["truncate", "search", "retrain"])
-def test_list_counts_the_runs_that_are_needed_and_there(run, name):
+def test_list_counts_the_runs_that_are_needed_and_there(run, name, monkeypatch):
     """A row of one kind of case each: one after the other, a search, and a width that others learned."""
+    experiment, show = EXPERIMENTS[name]
+    cases = tuple(case for case in experiment.small.cases if case.settings.dataset != "REDDIT-B")  # needs files
+    here = replace(experiment, small=replace(experiment.small, cases=cases))
+    monkeypatch.setitem(EXPERIMENTS, name, (here, show))
     before = json.loads(run("list", "--json", "--root", "found")[1])[name]
     assert before["there"] == 0 < before["runs"]
     made = json.loads(run("run", name, "--root", "found", "--json", "--quiet")[1])["runs"]
@@ -95,6 +100,19 @@ def test_run_all_runs_one_experiment_after_the_other(run, tmp_path, monkeypatch)
     found = {name: list((tmp_path / "results/paper" / name / "small").iterdir()) for name in few}
     assert json.loads(out)["cases"] == sum(map(len, found.values()))
     assert all(found.values())
+
+
+def test_two_processes_do_not_write_the_same_files(run, tmp_path):
+    """The runs of difficulty are those of table1; other data sets may be run meanwhile."""
+    with folder_lock(tmp_path / "results/paper/table1/runs/doublemoon"):
+        for name in ("table1", "difficulty"):
+            code, _, err = run("run", name, "--only", "DoubleMoon", "--seeds", 1)
+            assert code == 2
+            assert "Another process is writing to" in err
+            assert not (tmp_path / "results/paper" / name / "small").exists()
+        assert run("run", "table1", "--only", "Spiral", "--seeds", 1)[0] == 0
+    assert run("run", "table1", "--only", "DoubleMoon", "--seeds", 1)[0] == 0
+    assert not list((tmp_path / "results").rglob(LOCK))
 
 
 def test_run_gives_its_runs_to_ray(run, tmp_path, monkeypatch):

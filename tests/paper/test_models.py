@@ -15,7 +15,8 @@ from awn.training.data import Data
 from awn_paper import run as run_module
 from awn_paper.data.dataset import Dataset
 from awn_paper.data.graphs import pack
-from awn_paper.models import GIN, MLP, RNN, Fixed, Learned, ResNet20, Transformer, build
+from awn_paper.measures import flops
+from awn_paper.models import GIN, MLP, RNN, ChannelResNet20, Fixed, Learned, ResNet20, Transformer, build
 from awn_paper.models import mlp as mlp_module
 from awn_paper.models.resnet import Prepare, _shifted_and_flipped
 from awn_paper.run import Job, layer_widths, loss_of, train
@@ -152,6 +153,42 @@ def test_a_resnet_of_twenty_layers_has_twenty_layers_with_weights():
     weighted = [layer for layer in model.modules() if isinstance(layer, nn.Conv2d | nn.Linear)]
     assert len(weighted) == 20
     assert awn.advanced.count_parameters(model) == 269_722  # as is known for CIFAR-10, where shortcuts have no weights
+
+
+CHANNELS = Learned(Exponential.for_units(4), new_units="zero", weight_scale=1.0)
+STAGES = [4] * 4 + [8] * 4 + [16] * 4  # of each: what runs along the shortcuts, and inside of three blocks
+
+
+def test_all_channels_of_a_resnet_are_learned_each_layer_from_its_own_number():
+    data = images()
+    learned, fixed = (build(ChannelResNet20(), data, widths) for widths in (CHANNELS, Fixed(4)))
+    assert sorted(awn.widths(learned).values()) == STAGES
+    assert awn.advanced.count_parameters(learned) == awn.advanced.count_parameters(fixed)
+    plain = awn.finalize(learned.eval())
+    torch.testing.assert_close(plain(data.test.x), learned(data.test.x), rtol=1e-4, atol=1e-5)
+
+
+def test_flops_are_those_of_the_channels_that_are_used():
+    data = images()
+    learned, wide, narrow = (build(ChannelResNet20(), data, widths) for widths in (CHANNELS, Fixed(4), Fixed(2)))
+    assert flops(learned, data) == flops(wide, data)
+    halved = {name: units // 2 for name, units in awn.widths(learned).items()}
+    assert flops(awn.truncate(learned, units=halved), data) == flops(narrow, data)
+    first_stage = 2 * 64 * 9 * (3 * 2 + 6 * 2 * 2)  # 64 pixels, kernels of 3 × 3
+    second_stage = 2 * 16 * (9 * (2 * 4 + 5 * 4 * 4) + 2 * 4)  # and the shortcut's of 1 × 1
+    third_stage = 2 * 4 * (9 * (4 * 8 + 5 * 8 * 8) + 4 * 8)
+    assert flops(narrow, data) == {"forward": first_stage + second_stage + third_stage + 2 * 8 * 2}
+
+
+@pytest.mark.parametrize("widths", [Fixed(4), CHANNELS], ids=["fixed", "learned"])
+def test_channels_train_and_their_flops_are_recorded(widths, monkeypatch):
+    found = images()
+    monkeypatch.setattr(run_module, "load", lambda name, fold: found)
+    training = OneCycle(3, 16, optimizer="sgd", lr=0.1, momentum=0.9, warmup=1, precision="bfloat16")
+    record = train(Job(Settings("images", ChannelResNet20(), widths, training, measure=("flops",)), 0, final=True))
+    assert record["history"]["data"][-1] < record["history"]["data"][0]
+    assert record["measured"]["flops"]["forward"] > 0
+    assert bool(record["history"]["widths"]) == (widths is CHANNELS)
 
 
 def test_images_are_shifted_and_flipped_while_training_alone():

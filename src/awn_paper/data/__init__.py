@@ -10,6 +10,7 @@ from awn_paper.data.dataset import Dataset
 from awn_paper.data.graphs import load_nci1, load_reddit
 from awn_paper.data.images import (
     load_cifar10,
+    load_cifar10_part,
     load_cifar100,
     load_mnist,
     load_mnist_pixels,
@@ -32,6 +33,7 @@ LOADERS: dict[str, Callable[[], Dataset]] = {
     "MNIST": load_mnist,
     "MNIST pixels": load_mnist_pixels,
     "CIFAR10": load_cifar10,
+    "CIFAR10 (10,000 images)": load_cifar10_part,
     "CIFAR100": load_cifar100,
     "Multi30k": load_multi30k,
     "Multi30k (seen tokens)": load_multi30k_seen,

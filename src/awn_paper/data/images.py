@@ -48,7 +48,6 @@ CIFAR10_TEST = [_cifar10("cifar-10-batches-bin/test_batch.bin")]
 CIFAR100_TRAIN = [_cifar100("cifar-100-binary/train.bin")]
 CIFAR100_TEST = [_cifar100("cifar-100-binary/test.bin")]
 
-PART = 1 / 6
 _VALIDATION = 1 / 6  # of what is not for testing, as in the paper
 
 
@@ -83,16 +82,17 @@ def load_pmnist() -> Dataset:
 
 def load_pmnist_part() -> Dataset:
     """The same with a sixth of the images for training and validation, 10,000 in all, and the whole test part."""
-    whole = load_pmnist()
-    train, validation = (
-        part.rows(stratified(part.y, (PART, 1 - PART), seed=0)[0]) for part in (whole.train, whole.validation)
-    )
-    return dataclasses.replace(whole, name="PMNIST (10,000 images)", train=train, validation=validation)
+    return _part(load_pmnist(), 1 / 6, "PMNIST (10,000 images)")
 
 
 def load_cifar10() -> Dataset:
     """CIFAR-10 in its binary layout: a byte for the class, then the red, green and blue planes."""
     return _dataset("CIFAR10", _cifar(CIFAR10_TRAIN, 1), _cifar(CIFAR10_TEST, 1), classes=10)
+
+
+def load_cifar10_part() -> Dataset:
+    """The same with a fifth of the images for training and validation, 10,000 in all, and the whole test part."""
+    return _part(load_cifar10(), 1 / 5, "CIFAR10 (10,000 images)")
 
 
 def load_cifar100() -> Dataset:
@@ -103,6 +103,13 @@ def load_cifar100() -> Dataset:
 def _dataset(name: str, known: Data, test: Data, classes: int) -> Dataset:
     train, validation = (known.rows(rows) for rows in stratified(known.y, (1 - _VALIDATION, _VALIDATION), seed=0))
     return Dataset(name, train, validation, test, inputs=known.x.shape[1], outputs=classes)
+
+
+def _part(whole: Dataset, share: float, name: str) -> Dataset:
+    train, validation = (
+        part.rows(stratified(part.y, (share, 1 - share), seed=0)[0]) for part in (whole.train, whole.validation)
+    )
+    return dataclasses.replace(whole, name=name, train=train, validation=validation)
 
 
 def _idx(source: Source) -> Tensor:

@@ -8,6 +8,7 @@ from awn.errors import ArgumentError
 from awn_paper.experiments import (
     anneal,
     batch,
+    channels,
     difficulty,
     importance,
     initialisation,
@@ -48,6 +49,7 @@ EXPERIMENTS: dict[str, tuple[Experiment, Show]] = {
         (quantile.QUANTILE, quantile.show),
         (sequences.SEQUENCES_STUDY, sequences.show),
         (text.TEXT_STUDY, text.show),
+        (channels.CHANNELS, channels.show),
         (layers.LAYERS, layers.show),
         (time.TIME, time.show),
     )

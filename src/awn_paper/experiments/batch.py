@@ -10,11 +10,13 @@ from awn_paper.models import MLP
 from awn_paper.protocol import Case, Experiment, Protocol
 from awn_paper.run import Record
 from awn_paper.settings import Settings, Training
-from awn_paper.show import Results, Shown, Table, mean_std, scores, width_after, width_and_score, width_curve, widths
+from awn_paper.show import Results, Shown, Table, mean_std, scores, width_after, width_and_score, widths
 
 SIZES = (32, 64, 128, 256)
 _PAPER = Settings("SpiralHard", MLP(layers=2), LEARNED, Training(5000))
 _SMALL = _PAPER.change(epochs=300)
+#: Epochs of small batches with the 285,000 steps that batches of 128 make in 5000 epochs.
+_AS_MANY_STEPS = {32: 1267, 64: 2522}
 
 
 def _label(activation: str, size: int) -> str:
@@ -29,6 +31,15 @@ def _cases(base: Settings, activations: tuple[str, ...] = ACTIVATIONS) -> tuple[
     )
 
 
+def _long_cases() -> tuple[Case, ...]:
+    """ReLU6, with the paper's epochs for large batches and as many steps for small ones."""
+    base = _PAPER.change(activation="relu6")
+    return tuple(
+        Case(_label("relu6", size), (base.change(batch_size=size, epochs=_AS_MANY_STEPS.get(size, 5000)),))
+        for size in reversed(SIZES)
+    )
+
+
 def equal_steps(groups: Mapping[int, Sequence[Record]]) -> dict[int, int]:
     """For every batch size, the epoch by which it has made as many steps as the largest batches make in all."""
     steps = {size: math.ceil(runs[0]["data"]["train"] / size) for size, runs in groups.items() if runs}
@@ -36,22 +47,33 @@ def equal_steps(groups: Mapping[int, Sequence[Record]]) -> dict[int, int]:
     return {size: max(1, fewest // number) for size, number in steps.items()}
 
 
+def equal_epochs(groups: Mapping[int, Sequence[Record]]) -> int:
+    """The last epoch that the runs of all batch sizes have."""
+    return min((int(run["epochs"]) for runs in groups.values() for run in runs), default=0)
+
+
 def show(results: Results) -> list[Shown]:
-    """The widths after equal epochs and after equal steps, and a figure for each activation."""
+    """The widths in the end, after equal epochs and after equal steps, and a figure for each activation."""
     rows, shown = [], []
     for activation in ("relu6", "relu", "leaky_relu"):
         groups = {size: results.final("SpiralHard", _label(activation, size)) for size in SIZES}
-        epochs = equal_steps(groups)
-        for size, runs in groups.items():
-            at_end = mean_std([width_curve(run)[-1] for run in runs])
-            as_old = mean_std([width_after(run, epochs[size]) for run in runs]) if runs else mean_std([])
-            epoch = f"{epochs[size]:,}" if runs else "–"
-            name = f"{activation}, batch {size}"
-            rows.append((name, str(len(runs)), at_end, epoch, as_old, widths(runs), scores(runs)))
+        if activation == "relu6" or any(groups.values()):
+            rows += _rows(activation, groups)
         named = {f"batch {size}": runs for size, runs in groups.items()}
         shown += width_and_score(f"batch-{activation}", f"{activation}, by batch size", named)
-    head = ("total width", "runs", "at the last epoch", "equal steps: epoch", "width", "at the kept epoch", "accuracy")
-    return [Table(head, tuple(rows)), *shown]
+    ends = ("last epoch", "width", "equal epochs", "width", "equal steps: epoch", "width")
+    return [Table(("total width", "runs", *ends, "at the kept epoch", "accuracy"), tuple(rows)), *shown]
+
+
+def _rows(activation: str, groups: Mapping[int, Sequence[Record]]) -> list[tuple[str, ...]]:
+    rows = []
+    steps, epoch = equal_steps(groups), equal_epochs(groups)
+    for size, runs in groups.items():
+        cells: list[str] = []
+        for mark in (runs[0]["epochs"], epoch, steps[size]) if runs else (0, 0, 0):
+            cells += [f"{mark:,}" if runs else "–", mean_std([width_after(run, mark) for run in runs])]
+        rows.append((_label(activation, size), str(len(runs)), *cells, widths(runs), scores(runs)))
+    return rows
 
 
 BATCH = Experiment(
@@ -62,6 +84,12 @@ BATCH = Experiment(
         _cases(_PAPER, ("relu6",)),
         seeds=5,
         says="The paper's 5000 epochs, ReLU6 alone, five runs. The paper averages over its model selection.",
+    ),
+    long=Protocol(
+        _long_cases(),
+        seeds=5,
+        says="ReLU6 alone, five runs. Batches of 128 and 256: the paper's 5000 epochs. Batches of 64 and 32: as many "
+        "steps as batches of 128 make in them, 2522 and 1267 epochs. The paper averages over its model selection.",
     ),
     small=Protocol(_cases(_SMALL), seeds=1, says="300 epochs in place of 5000, one run each."),
     folder="start",  # batches of 128 are a case of that study

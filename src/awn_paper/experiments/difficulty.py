@@ -12,10 +12,12 @@ PAPER = {
     "images": {"MNIST": "19.4 (4.8)", "CIFAR10": "80.1 (12.4)", "CIFAR100": "161.9 (57.8)"},
 }
 
+LABELS = ("AWN", "Fixed")
+
 
 def _cases(table1: Protocol) -> tuple[AnyCase, ...]:
     names = [name for family in PAPER.values() for name in family]
-    return tuple(case for case in table1.cases if case.settings.dataset in names)
+    return tuple(case for case in table1.cases if case.settings.dataset in names and case.label in LABELS)
 
 
 def show(results: Results) -> list[Shown]:
@@ -25,7 +27,7 @@ def show(results: Results) -> list[Shown]:
         for name, paper in family.items():
             runs = results.final(name, "AWN")
             rows.append((name, widths(runs), paper, shown_scores(runs), str(len(runs))))
-        groups = {f"{name}, {label}": results.final(name, label) for name in family for label in ("AWN", "Fixed")}
+        groups = {f"{name}, {label}": results.final(name, label) for name in family for label in LABELS}
         shown += width_and_score(f"difficulty-{kind}", f"{kind} tasks", groups)
     return [Table(("data set", "total width", "paper", "accuracy", "runs"), tuple(rows)), *shown]
 

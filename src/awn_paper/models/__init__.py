@@ -7,6 +7,7 @@ import warnings
 from torch import nn
 
 from awn_paper.data.dataset import Dataset
+from awn_paper.models.channels import ChannelResNet20
 from awn_paper.models.gin import GIN
 from awn_paper.models.mlp import MLP
 from awn_paper.models.perceptron import Fixed, Learned, LearnedInOrder, Widths, learn_widths_
@@ -14,12 +15,13 @@ from awn_paper.models.resnet import ResNet20
 from awn_paper.models.rnn import RNN
 from awn_paper.models.transformer import Transformer
 
-Network = MLP | ResNet20 | RNN | GIN | Transformer
+Network = MLP | ResNet20 | ChannelResNet20 | RNN | GIN | Transformer
 
 __all__ = [
     "GIN",
     "MLP",
     "RNN",
+    "ChannelResNet20",
     "Fixed",
     "Learned",
     "LearnedInOrder",
@@ -42,6 +44,8 @@ def build(network: Network, data: Dataset, widths: Widths) -> nn.Module:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "quantile=", UserWarning)  # low ones are the subject of an experiment
         model = network.build(data, widths)
-        if isinstance(widths, Learned):
+        if isinstance(widths, Learned) and isinstance(network, ChannelResNet20):
+            network.learn_(model, widths, data)
+        elif isinstance(widths, Learned):
             learn_widths_(model, widths)
     return model

@@ -26,10 +26,8 @@ class ResNet20:
 
     def build(self, data: Dataset, widths: Widths) -> nn.Module:
         """The plain network, which takes bytes."""
-        known = data.train.x[:_ROWS_FOR_STATISTICS].float()
-        prepare = Prepare(known.mean((0, 2, 3)), known.std((0, 2, 3)), augment=self.augment)
         head = Perceptron(_CHANNELS[-1], hidden_sizes(self.layers, widths), data.outputs, self.activation)
-        return nn.Sequential(prepare, _trunk(data.inputs), head)
+        return nn.Sequential(prepare(data, augment=self.augment), _trunk(data.inputs), head)
 
 
 class Prepare(nn.Module):
@@ -49,6 +47,12 @@ class Prepare(nn.Module):
         x = (x.float() - self.mean) / self.deviation
         moved = _shifted_and_flipped(x) if self.training and self.augment else x
         return moved.contiguous(memory_format=torch.channels_last)  # faster on a CPU, by a sixth for this network
+
+
+def prepare(data: Dataset, *, augment: bool) -> Prepare:
+    """What comes before a network of images, with the statistics of the training part."""
+    known = data.train.x[:_ROWS_FOR_STATISTICS].float()
+    return Prepare(known.mean((0, 2, 3)), known.std((0, 2, 3)), augment=augment)
 
 
 class Block(nn.Module):

@@ -1,0 +1,104 @@
+"""Learned channels: all layers of ResNet-20 learn their width, beside fixed ones of several sizes."""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+from collections.abc import Mapping, Sequence
+
+from awn.core.families import Exponential
+from awn_paper.experiments.table1 import one_cycle
+from awn_paper.models import ChannelResNet20, Fixed, Learned
+from awn_paper.protocol import Case, Experiment, Protocol
+from awn_paper.run import Record
+from awn_paper.settings import Settings
+from awn_paper.show import Plot, Results, Series, Shown, Table, mean_std, score, scores, width_and_score, widths
+
+FIXED = (8, 12, 16)  # channels of the first stage: widths multiplied by 1/2, 3/4 and 1
+STARTS = (8, 16)
+PART = "CIFAR10 (10,000 images)"
+
+
+def _learned(channels: int) -> Learned:
+    """The scale that awn has by default, from so many channels in the first stage, and a weak prior on the weights."""
+    return Learned(Exponential.for_units(channels), new_units="zero", weight_scale=1.0)
+
+
+def _fixed_label(channels: int) -> str:
+    return f"Fixed, {channels} channels"
+
+
+def _awn_label(channels: int) -> str:
+    return f"AWN, from {channels} channels"
+
+
+def _cases(dataset: str, epochs: int) -> tuple[Case, ...]:
+    base = dataclasses.replace(
+        one_cycle("CIFAR10", epochs), dataset=dataset, network=ChannelResNet20(), measure=("flops",)
+    )
+    by_label: dict[str, Settings] = {
+        **{_fixed_label(channels): base.change(widths=Fixed(channels)) for channels in FIXED},
+        **{_awn_label(channels): base.change(widths=_learned(channels)) for channels in STARTS},
+    }
+    return tuple(Case(label, (settings,)) for label, settings in by_label.items())
+
+
+def show(results: Results) -> list[Shown]:
+    """Accuracy, FLOPs and parameters, and the one by the other."""
+    labels = [*map(_fixed_label, FIXED), *map(_awn_label, STARTS)]
+    dataset = results.datasets[-1] if results.datasets else PART
+    named = {label: results.final(dataset, label) for label in labels}
+    rows = []
+    for label, runs in named.items():
+        flops = mean_std([_flops(run) / 1e6 for run in runs])
+        parameters = f"{statistics.fmean(run['parameters'] for run in runs):,.0f}" if runs else "–"
+        units = widths(runs) if runs and label.startswith("AWN") else "–"
+        rows.append((label, units, flops, parameters, scores(runs), scores(runs, "validation"), str(len(runs))))
+    head = ("", "channels of all widths", "million FLOPs an image", "parameters", "test accuracy", "validation", "runs")
+    shown: list[Shown] = [Table(head, tuple(rows))]
+    curves = _by_flops(named)
+    if curves:
+        axes = ("million FLOPs an image", "test accuracy, %")
+        shown.append(Plot("channels-flops", "Accuracy by FLOPs: ResNet-20", *axes, curves))
+    return [*shown, *width_and_score("channels", "channels of ResNet-20", named)]
+
+
+def _by_flops(named: Mapping[str, Sequence[Record]]) -> tuple[Series, ...]:
+    curves = []
+    for kind in ("Fixed", "AWN"):
+        points = sorted(
+            (statistics.fmean(map(_flops, runs)) / 1e6, statistics.fmean(map(score, runs)))
+            for label, runs in named.items()
+            if runs and label.startswith(kind)
+        )
+        if points:
+            x, y = zip(*points, strict=True)
+            curves.append(Series(kind, x, y))
+    return tuple(curves)
+
+
+def _flops(run: Record) -> float:
+    return float(run["measured"]["flops"]["forward"])
+
+
+CHANNELS = Experiment(
+    name="channels",
+    title="Learned channels of ResNet-20",
+    says="Past the paper, which learns the width of the head alone: the channels of all convolutions of ResNet-20 are "
+    "learned, from two starts, beside fixed networks whose widths are multiplied by 1/2, 3/4 and 1. Shortcuts are "
+    "convolutions where the resolution changes, so that every stage has channels of its own. FLOPs are those of "
+    "convolutions and matrix products for one image, two for a product and a sum, of the network without its unused "
+    "channels.",
+    paper=Protocol(
+        _cases("CIFAR10", 30),
+        seeds=3,
+        says="CIFAR-10, 30 epochs as for Table 1's images in the long profile, three runs.",
+    ),
+    long=Protocol(
+        _cases(PART, 12),
+        seeds=1,
+        says="Shortened: a fifth of the images (8,334 for training, 1,666 for validation, all 10,000 for the test), 12 "
+        "epochs, one run. The accuracies are comparable with each other, not with Table 1's.",
+    ),
+    small=Protocol(_cases(PART, 2), seeds=1, says="A fifth of the images, 2 epochs, one run."),
+)
