@@ -38,7 +38,7 @@ def run(*, quick: bool = False) -> list[dict[str, Any]]:
     without noise. `middle half`: where the ratios of half of the turns lie.
     """
     rows = []
-    for number in [1] if quick else sorted({1, os.cpu_count() or 1}):
+    for number in [1] if quick else sorted({1, _cores()}):
         with threads(number):
             for pair in QUICK_PAIRS if quick else PAIRS:
                 x, y = pair.batch()
@@ -119,6 +119,11 @@ def training_rows(*, quick: bool = False) -> list[dict[str, Any]]:
         }
         rows.append(row)
     return rows
+
+
+def _cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _steps_for(step: Work) -> int:
