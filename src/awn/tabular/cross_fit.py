@@ -47,7 +47,7 @@ def other_parts(part: Part, number: int, seed: int) -> Iterator[Part]:
     """
     if part.held is None:
         return itertools.repeat(part, number)
-    joined = [None if a is None or b is None else torch.cat([a, b]) for a, b in zip(*part, strict=True)]
+    joined = [None if a is None or b is None else torch.cat([a, b]) for a, b in zip(part.train, part.held, strict=True)]
     rows, others = Data(*joined), folds_of(part) - 1  # type: ignore[arg-type]
     turns = (_other_folds(rows, len(part.train.y), others, seed + turn) for turn in itertools.count())
     return itertools.islice(itertools.chain.from_iterable(turns), number)

@@ -104,7 +104,7 @@ def _as_numbers(targets: npt.NDArray[Any]) -> Floats:
         return np.asarray(targets, dtype=np.float64)
     classes, counts = np.unique(targets, return_counts=True)
     common = classes[np.argsort(-counts, kind="stable")[:_MOST_CLASSES]]
-    return (targets[:, None] == common).astype(np.float64)
+    return np.asarray(targets[:, None] == common, dtype=np.float64)
 
 
 def _gain(column: Floats, targets: Floats) -> float:
