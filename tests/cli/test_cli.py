@@ -196,7 +196,7 @@ def test_fit_says_its_result_and_writes_a_model_and_a_report(run: Run) -> None:
     lines = said.err.splitlines()
     assert lines[:2] == [
         "classification of 'target' into '0', '1', '2' ('target' has 3 distinct integers from 0 to 2)",
-        "120 training rows, 24 of them for validation, 30 test rows; 4 of 4 columns used, encoded as 93 inputs",
+        "120 training rows, 24 of them for validation, 30 test rows; 4 of 4 columns used, encoded as 68 inputs",
     ], "before anything is trained"
     assert (
         lines[2] == "the mean of 5 networks, each with other rows held out; numbers of units are those of all networks"
