@@ -14,6 +14,9 @@ from awn.tabular.parameters import NetworkParameters
 
 # Layers grow no wider, unless the user says so.
 _MOST_UNITS = 256
+# Layers of tables end with about 48 units. The importance of their first unit is then 1, and not 128/48: an optimizer's
+# step moves the product of weight and importance, so importances above 1 make steps too long.
+_AMPLITUDE = 48 / 128
 
 
 def make_network(
@@ -38,6 +41,7 @@ def make_network(
             importance=[Exponential.for_units(start, wanted.quantile, scale=wanted.scale) for start in starts],
             quantile=wanted.quantile,
             max_units=max(_MOST_UNITS, 2 * wanted.units) if wanted.max_units is None else wanted.max_units,
+            amplitude=_AMPLITUDE if wanted.scale == "anchored" else 1.0,
             ordered=wanted.ordered,
             dropout=wanted.dropout,
             batch_norm=wanted.batch_norm,

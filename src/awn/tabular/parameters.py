@@ -34,7 +34,7 @@ class NetworkParameters:
     max_units: int | None = None
     max_params: int | None = None
     ordered: float = 0.0
-    weight_scale: float | None = 1.2
+    weight_scale: float | None = 3.2
     members: int | None = None
     bins: int | None = None
     dropout: float = 0.0
