@@ -15,7 +15,8 @@ ones at the top of the activations. One product therefore computes a layer, and 
                                                  inert       0         0
 
 Inert slots hold zeros in all rows, so the optimizer's update of a whole row leaves them at zero. The backward pass
-writes every gradient anew. Without biases, the column and the row of ones are missing (`lead` is 0, not 1).
+writes every gradient anew. Without biases, the column and the row of ones are missing (`lead` is 0, not 1). Wide
+matrices have gaps of zeros between their rows.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ Array = np.ndarray[Any, Any]
 WEIGHT, GRADIENT, FIRST, SECOND, PREFIX = range(5)
 #: Fewer inputs than this are few: products that write rows that short are slow, so such matrices are transposed.
 FEW_INPUTS = 8
+# The rows of wide matrices begin at multiples of this: products write others at two thirds of the speed.
+_ALIGNED, _WIDE = 8, 64
 
 
 def slots_for(units: int, lead: int) -> int:
@@ -83,12 +86,13 @@ class Buffers:
 
     def make(self, row: int) -> None:
         """Allocate a row, filled with zeros."""
-        lengths = [outputs * inputs for outputs, inputs in self.shapes]
+        strides = [_rounded(inputs, _ALIGNED) if inputs >= _WIDE else inputs for _, inputs in self.shapes]
+        lengths = [outputs * stride for (outputs, _), stride in zip(self.shapes, strides, strict=True)]
         self.rows[row] = made = torch.zeros(sum(lengths), dtype=self.dtype)
         parts = zip(made.split(lengths), self.shapes, self.blocks, self.arrays, strict=True)
         for part, (outputs, inputs), block, arrays in parts:
             few = inputs < FEW_INPUTS
-            block[row] = part.view(inputs, outputs).t() if few else part.view(outputs, inputs)
+            block[row] = part.view(inputs, outputs).t() if few else part.view(outputs, -1)[:, :inputs]
             arrays[row] = block[row].numpy()
 
     def free(self, row: int) -> None:

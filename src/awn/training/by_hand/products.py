@@ -1,12 +1,13 @@
 """Matrix products into given memory, by the faster of the two libraries that torch has for them.
 
-`torch.mm` calls MKL, which uses AVX-512 on Intel's processors only. On others, oneDNN takes about half the time for a
-large product, the copy into the given memory included. It keeps a compiled kernel per shape.
+`torch.mm` calls MKL, which uses AVX-512 on Intel's processors only. On AMD's with vectors of 512 bits, oneDNN takes
+about half the time for a large product, the copy into the given memory included. It compiles a kernel per shape, which
+takes as long as several products of the widths of tables, so it is left to the largest.
 """
 
 from __future__ import annotations
 
-import platform
+import re
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -18,8 +19,10 @@ from torch import Tensor
 #: Writes a @ b to `out`: product(a, b, out=out).
 Product = Callable[..., Tensor]
 
-# Below this number of multiplications, a call of oneDNN takes longer to prepare than it saves.
-_LARGE = 2_000_000
+# Below this number of multiplications, oneDNN takes longer to compile than it saves before the widths change.
+_LARGE = 20_000_000
+# The first of AMD's families, Zen 5, that computes 512 bits at once. Earlier ones take two steps, and gain nothing.
+_WIDE_VECTORS = 26
 # oneDNN returns new memory, so larger products are computed in parts of at most so many numbers, and copied one by one.
 _AT_ONCE = 2**16
 
@@ -58,9 +61,20 @@ def by_onednn() -> Product | None:
 def _onednn_is_faster() -> bool:
     """Decided by the processor and not by a measurement, so that a run repeats bit for bit."""
     libraries = torch.backends.mkl.is_available() and torch.backends.mkldnn.is_available()
-    return libraries and torch.backends.cpu.get_cpu_capability() == "AVX512" and "AuthenticAMD" in _processor()
+    return libraries and torch.backends.cpu.get_cpu_capability() == "AVX512" and _has_wide_vectors(_processor())
+
+
+def _has_wide_vectors(facts: str) -> bool:
+    r"""Whether the description of a processor is one of AMD's with vectors of 512 bits.
+
+    >>> _has_wide_vectors("vendor_id : AuthenticAMD\ncpu family : 26"), _has_wide_vectors("vendor_id : GenuineIntel")
+    (True, False)
+    """
+    family = re.search(r"^cpu family\s*: (\d+)$", facts, re.MULTILINE)
+    return "AuthenticAMD" in facts and family is not None and int(family[1]) >= _WIDE_VECTORS
 
 
 def _processor() -> str:
+    """What Linux says of the processor; nothing on other systems."""
     facts = Path("/proc/cpuinfo")
-    return facts.read_text(encoding="utf-8") if facts.is_file() else platform.processor()
+    return facts.read_text(encoding="utf-8") if facts.is_file() else ""
