@@ -57,6 +57,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "unit scale": {"importance": awn.Exponential.for_units(30, scale="unit")},
     "power law": {"importance": awn.PowerLaw.for_units(30, saturation=4.0)},
     "sigmoid": {"importance": awn.Sigmoid.for_units(30, steepness=3.0)},
+    "amplitude": {"amplitude": 0.4},
     "families": {"hidden_layers": 2, "importance": [awn.Exponential.for_units(9), awn.PowerLaw.for_units(14)]},
     **{name: {"activation": name} for name in ("relu6", "leaky_relu", "gelu", "tanh", "softplus")},
 }

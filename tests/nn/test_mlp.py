@@ -56,6 +56,15 @@ def test_computes_what_the_paper_writes(hidden_layers, options):
 
 
 @pytest.mark.parametrize("hidden_layers", [1, 2, 5])
+def test_an_amplitude_scales_the_importances_and_leaves_the_initial_function(hidden_layers):
+    whole, scaled = (network(hidden_layers=hidden_layers, bias=False, amplitude=size) for size in (1.0, 0.4))
+    for one, other in zip(whole.hidden, scaled.hidden, strict=True):
+        torch.testing.assert_close(other.width.importance(), 0.4 * one.width.importance())
+    x = torch.randn(5, 3)
+    torch.testing.assert_close(scaled(x), whole(x))
+
+
+@pytest.mark.parametrize("hidden_layers", [1, 2, 5])
 def test_every_hidden_layer_has_a_width(hidden_layers):
     model = network(hidden_layers=hidden_layers)
     assert awn.widths(model) == {f"hidden.{n}": 12 for n in range(hidden_layers)}

@@ -160,7 +160,7 @@ GRADIENT_TABLE: dict[str, dict[str, Any]] = {
     "loss": {name: name for name in LOSSES},
     "depth": {"1": 1, "2": 2, "4": 4},
     "batch": {"few": 6, "many": 40},
-    "inputs": {"2": 2, "9": 9},
+    "inputs": {"2": 2, "9": 9, "70": 70},  # transposed, as they are, with gaps between the rows
     "outputs": {"3": 3, "12": 12},
     "shared_width": {"apart": False, "shared": True},
     "bias": {"bias": True, "no bias": False},
@@ -170,6 +170,7 @@ GRADIENT_TABLE: dict[str, dict[str, Any]] = {
     "block": {"block 1": 1, "block 8": 8},
     "in_optimizer": {"loss's prior": False, "optimizer's prior": True},
     "ordered": {"not ordered": 0.0, "ordered": 1.0},
+    "amplitude": {"amplitude 1": 1.0, "amplitude 0.4": 0.4},
 }
 
 
@@ -181,7 +182,7 @@ RATE = 1e-4
 def test_every_gradient_is_autograds(row: dict[str, str]) -> None:
     case = chosen(GRADIENT_TABLE, row)
     data = samples(case["batch"], case["inputs"], case["outputs"], case["loss"], weighted=case["weighted"])
-    names = ("family", "depth", "activation", "shared_width", "bias", "dropout", "block", "ordered")
+    names = ("family", "depth", "activation", "shared_width", "bias", "dropout", "block", "ordered", "amplitude")
     made = {name: case[name] for name in names}
     prior = case["prior"]
     if case["depth"] == 1 and isinstance(prior.weight_scale, dict):
