@@ -338,7 +338,8 @@ def test_fit_reads_every_kind_of_table(ending: str, run: Run) -> None:
 
 def test_the_same_seed_gives_the_same_and_another_another(run: Run, made: Path) -> None:
     words = ["fit", made / "iris.csv", "--target", "target", *QUICK, "--json"]
-    first, second, third = (json.loads(run(*words, "--seed", seed).out)["scores"] for seed in (1, 1, 2))
+    # The measures, among them the log-loss: accuracies on thirty rows may be the same by chance.
+    first, second, third = (json.loads(run(*words, "--seed", seed).out)["measures"] for seed in (1, 1, 2))
     assert first == second != third
     assert sorted(path.name for path in Path("runs").iterdir()) == ["iris", "iris-2", "iris-3"]
 
@@ -484,7 +485,8 @@ def test_inspect_shows_the_model(run: Run, made: Path) -> None:
 def test_truncate_and_compress_show_what_it_costs(run: Run, made: Path) -> None:
     words = ["--data", made / "diabetes.csv", "--json"]
     half = json.loads(run("truncate", made / "diabetes", "--keep", 0.5, *words, "--out", "half").out)
-    assert half["after"]["widths"]["hidden.0"] == pytest.approx(half["before"]["widths"]["hidden.0"] / 2, abs=1)
+    before, after = (half[when]["widths"]["hidden.0"] for when in ("before", "after"))
+    assert before / 2 <= after < before / 2 + 5  # five networks, each of which rounds up
     assert json.loads(run("inspect", "half", "--json").out)["scores"]["adaptive"] == half["after"]["test_score"]
     few = json.loads(run("truncate", made / "diabetes", "--max-params", 2000, *words, "--out", "few").out)
     assert few["after"]["parameters"] <= 2000
