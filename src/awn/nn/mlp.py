@@ -78,18 +78,10 @@ class AdaptiveMLP(nn.Module):
         self.activation = make_activation(activation)
         self.dropout = nn.Dropout(dropout) if dropout else nn.Identity()
         limits: dict[str, Any] = {"min_units": min_units, "max_units": max_units, "block": block}
+        units: dict[str, Any] = {"new_units": new_units, "amplitude": amplitude, "ordered": ordered, **limits}
+        gain = gain_of(self.activation)
         widths = [
-            Width(
-                family,
-                quantile=quantile,
-                **limits,
-                new_units=new_units,
-                amplitude=amplitude,
-                ordered=ordered,
-                gain=gain_of(self.activation),
-                device=device,
-                dtype=dtype,
-            )
+            Width(family, quantile=quantile, gain=gain, **units, device=device, dtype=dtype)
             for family in _one_each(importance, 1 if shared_width else hidden_layers)
         ]
         self._build([width.capacity for width in widths], device, dtype)
