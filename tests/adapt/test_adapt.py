@@ -78,6 +78,38 @@ def test_include_and_exclude_choose_among_what_is_found() -> None:
             assert "clude" in left[name]
 
 
+@pytest.mark.parametrize(
+    ("layers", "example", "units"),
+    [
+        ([nn.Linear(1, 8), nn.ReLU(), nn.Linear(8, 3)], (1,), {"0": 8}),
+        ([nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 1)], (5,), {"0": 8}),
+        ([nn.Linear(1, 8), nn.Tanh(), nn.Linear(8, 6), nn.Tanh(), nn.Linear(6, 1)], (1,), {"0": 8, "2": 6}),
+        ([nn.Conv2d(1, 6, 1), nn.ReLU(), nn.Conv2d(6, 1, 1)], (1, 4, 4), {"0": 6}),
+        ([nn.Conv1d(1, 6, 3), nn.ReLU(), nn.ConvTranspose1d(6, 1, 3)], (1, 9), {"0": 6}),
+    ],
+)
+def test_a_layer_of_one_input_or_one_output_is_a_layer(
+    layers: list[nn.Module], example: tuple[int, ...], units: dict[str, int]
+) -> None:
+    model = nn.Sequential(*copy.deepcopy(layers))
+    awn.adapt_(model, example_input=torch.randn(4, *example))
+    assert awn.widths(model) == units
+
+
+def test_a_vector_that_scales_units_makes_none() -> None:
+    """A parameter of the shape [1, units] is followed, but what it scales needs a weight that makes it."""
+
+    class Scaled(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.scale, self.read = nn.Parameter(torch.rand(1, 5)), nn.Linear(5, 2)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.read(torch.relu(x * self.scale))
+
+    untouched_by(Scaled(), "no hidden layer", example_input=torch.randn(4, 1))
+
+
 def test_the_report_says_who_makes_and_who_reads() -> None:
     report = awn.adapt_(mlp())
     assert [(one.name, one.units, one.producers, one.consumers) for one in report.adapted] == [

@@ -92,11 +92,20 @@ def owner(name: str) -> str:
 
 
 def matrices_of(recorder: Recorder) -> list[str]:
-    """The weights of two dimensions or more that ran."""
+    """The weights that ran: tensors of two dimensions or more, of which one may have a single entry if it is read.
+
+    A weight of one input is a matrix, as its input is summed over. A vector of the shape [1, units] that scales is not.
+    """
     return [
         name
         for name, tensor in recorder.tensors.items()
-        if name in recorder.parameters and name in recorder.ran and sum(size > 1 for size in tensor.shape) > 1
+        if name in recorder.parameters
+        and name in recorder.ran
+        and tensor.dim() > 1
+        and (
+            sum(size > 1 for size in tensor.shape) > 1
+            or any(id(term) in recorder.readers for term in recorder.axes[name])
+        )
     ]
 
 
