@@ -28,7 +28,9 @@ from awn.loss.param_groups import param_groups
 from awn.loss.prior import Prior
 from awn.nn.mlp import AdaptiveMLP
 from awn.training import Data, FitOptions, fit
+from awn.training.by_hand.batches import Batch
 from awn.training.by_hand.epoch import make_network
+from awn.training.by_hand.network import Network
 from awn.training.by_hand.structure import Structure
 from awn.training.evaluate import accuracy
 from awn.training.run import Run
@@ -135,15 +137,9 @@ def spiral_training(*, epochs: int, by_hand: bool, quick: bool = False) -> Work:
 
 def changing_steps(model: AdaptiveMLP, x: Tensor, y: Tensor, *, steps: int) -> Work:
     """So many steps by hand, after each of which every width changes."""
-    data = Data(x, y)
-    options = FitOptions(batch_size=len(x), lr=_LEARNING_RATE, by_hand=True)
-    run = Run(model, data, options, None, None, prior=Prior(), budget=None)
     widths = [group.width for group in find_groups(model)]
     turns = itertools.cycle([[_asks_for(width, width.units - less) for width in widths] for less in (1, 0)])
-    network = make_network(run, Structure.of(model), likelihood.categorical, Prior(), None)
-    with torch.inference_mode():
-        network.take_()
-        batch = next(network.batches(torch.arange(len(y)), 1))
+    network, batch = _network_by_hand(model, x, y)
 
     @torch.inference_mode()
     def work() -> None:
@@ -156,6 +152,40 @@ def changing_steps(model: AdaptiveMLP, x: Tensor, y: Tensor, *, steps: int) -> W
                 raise AssertionError("the widths did not do what is to be measured")
 
     return work
+
+
+def product_steps(model: AdaptiveMLP, x: Tensor, y: Tensor, *, steps: int) -> Work:
+    """The matrix products of so many steps by hand, and nothing else: no step can take less time."""
+    network, batch = _network_by_hand(model, x, y)
+    with torch.inference_mode():
+        network.step(batch, resize=False)
+    passes = network.passes
+    assert passes is not None
+    layers, hidden = passes.weights, passes.hidden
+    reads, outputs = [batch.x, *(h.read for h in hidden)], [*(h.z for h in hidden), passes.z]
+    products = [(layer.mm, layer.used, x, z) for layer, x, z in zip(layers, reads, outputs, strict=True)]
+    gradients = [*(h.d for h in hidden), network.term.d]
+    products += [(layer.mm, d, x.t(), layer.gradient) for layer, d, x in zip(layers, gradients, reads, strict=True)]
+    downwards = zip(layers[1:], gradients[1:], hidden, strict=True)
+    products += [(layer.mm, layer.used_t, d, h.whole) for layer, d, h in downwards]
+
+    @torch.inference_mode()
+    def work() -> None:
+        for _ in range(steps):
+            for product, left, right, out in products:
+                product(left, right, out=out)
+
+    return work
+
+
+def _network_by_hand(model: AdaptiveMLP, x: Tensor, y: Tensor) -> tuple[Network, Batch]:
+    """A network that trains a model by hand, and a batch of all samples."""
+    options = FitOptions(batch_size=len(x), lr=_LEARNING_RATE, by_hand=True)
+    run = Run(model, Data(x, y), options, None, None, prior=Prior(), budget=None)
+    network = make_network(run, Structure.of(model), likelihood.categorical, Prior(), None)
+    with torch.inference_mode():
+        network.take_()
+        return network, next(network.batches(torch.arange(len(y)), 1))
 
 
 def _loss(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:

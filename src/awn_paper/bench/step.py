@@ -23,6 +23,7 @@ from awn_paper.bench.pairs import (
     fixed_step,
     fixed_steps,
     mlp,
+    product_steps,
     spiral_training,
 )
 
@@ -66,7 +67,8 @@ def by_hand_rows(*, quick: bool = False) -> list[dict[str, Any]]:
     """A row for each network that `fit` trains by hand, on one thread.
 
     `by hand`: a step through `fit`, its start and end included. `by autograd`: the same with `by_hand=False`.
-    `by hand, changing`: every width changes at every step, inside its capacity.
+    `by hand, changing`: every width changes at every step, inside its capacity. `products`: the matrix products of a
+    step by hand alone, the least that a step can take.
     """
     rows = []
     for sizes, batch in QUICK_BY_HAND_PAIRS if quick else BY_HAND_PAIRS:
@@ -74,7 +76,7 @@ def by_hand_rows(*, quick: bool = False) -> list[dict[str, Any]]:
             torch.manual_seed(0)
             x, y = torch.randn(batch, sizes[0]), torch.randint(sizes[-1], (batch,))
             fixed, again = mlp(sizes), mlp(sizes)
-            hand, autograd, changing = (adaptive_mlp(sizes) for _ in range(3))
+            hand, autograd, changing, bare = (adaptive_mlp(sizes) for _ in range(4))
             steps = 3 if quick else _steps_for(fixed_step(fixed, adam(fixed), x, y))
             works = {
                 "fixed": fixed_steps(fixed, adam(fixed), x, y, steps=steps),
@@ -82,13 +84,14 @@ def by_hand_rows(*, quick: bool = False) -> list[dict[str, Any]]:
                 "by hand": fit_steps(hand, x, y, steps=steps, by_hand=True),
                 "by autograd": fit_steps(autograd, x, y, steps=steps, by_hand=False),
                 "by hand, changing": changing_steps(changing, x, y, steps=steps),
+                "products": product_steps(bare, x, y, steps=steps),
             }
             seconds = in_turns(works, repetitions=2 if quick else 11, burst=0.001)
         plain = seconds["fixed"]
         name = f"{'→'.join(map(str, sizes))}, batch {batch}, through fit"
         row = {"network": name, "threads": 1, "fixed, ms": round(1e3 * statistics.median(plain) / steps, 3)}
         row["fixed again"] = ratio(seconds["fixed again"], plain)
-        for kind in ("by hand", "by autograd", "by hand, changing"):
+        for kind in ("products", "by hand", "by autograd", "by hand, changing"):
             row[kind] = ratio(seconds[kind], plain)
             row[f"{kind}, middle half"] = middle_half(seconds[kind], plain)
         rows.append(row)

@@ -8,12 +8,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from awn.training.by_hand.layout import FEW_INPUTS, Array
+from awn.training.by_hand.layout import Array
 from awn.training.data import Data
 
 # So many numbers are fetched at once, one batch at least: few beside a network, but enough for several small batches,
 # which would take longer to fetch one by one.
-_NUMBERS_AT_ONCE = 2**12
+_NUMBERS_AT_ONCE = 2**14
+# Inputs fewer than this are gathered faster from a transposed copy of the data.
+_FEW_INPUTS = 8
 
 
 class Batch(NamedTuple):
@@ -40,7 +42,7 @@ def batches(data: Data, order: Tensor, number: int, classes: int | None, lead: i
     >>> first, second
     (tensor([[1., 1.], [3., 1.]]), tensor([[1.], [2.]]))
     """
-    few = lead + data.x.shape[1] < FEW_INPUTS
+    few = lead + data.x.shape[1] < _FEW_INPUTS
     source = data.x.t().contiguous() if few else data.x
     size, larger = divmod(len(order), number)
     for count, samples in ((larger, size + 1), (number - larger, size)):
@@ -58,7 +60,7 @@ class _Chunk:
     def __init__(self, data: Data, count: int, samples: int, classes: int | None, lead: int, few: bool) -> None:
         self.count, self.samples, self.few = count, samples, few
         dtype, inputs, together = data.x.dtype, lead + data.x.shape[1], count * samples
-        # Few inputs are kept transposed: see `FEW_INPUTS`.
+        # Few inputs are kept transposed.
         held = torch.ones((inputs, together) if few else (together, inputs), dtype=dtype)
         self.inputs = held[lead:] if few else held[:, lead:]
         xs_t = (held.t() if few else held).split(samples)

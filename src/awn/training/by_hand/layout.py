@@ -30,8 +30,8 @@ from torch import Tensor
 
 Array = np.ndarray[Any, Any]
 WEIGHT, GRADIENT, FIRST, SECOND, PREFIX = range(5)
-#: Fewer inputs than this are few: products that write rows that short are slow, so such matrices are transposed.
-FEW_INPUTS = 8
+# Products that write rows shorter than this take up to four times as long, so such matrices are transposed.
+_SHORT_ROW = 16
 # The rows of wide matrices begin at multiples of this: products write others at two thirds of the speed.
 _ALIGNED, _WIDE = 8, 64
 
@@ -91,8 +91,8 @@ class Buffers:
         self.rows[row] = made = torch.zeros(sum(lengths), dtype=self.dtype)
         parts = zip(made.split(lengths), self.shapes, self.blocks, self.arrays, strict=True)
         for part, (outputs, inputs), block, arrays in parts:
-            few = inputs < FEW_INPUTS
-            block[row] = part.view(inputs, outputs).t() if few else part.view(outputs, -1)[:, :inputs]
+            short = inputs < _SHORT_ROW
+            block[row] = part.view(inputs, outputs).t() if short else part.view(outputs, -1)[:, :inputs]
             arrays[row] = block[row].numpy()
 
     def free(self, row: int) -> None:
