@@ -49,13 +49,14 @@ class Case:
 
     With one entry there is nothing to select. Without seeds the grid itself is the result, as where the paper averages
     over configurations. `seeds` is the number of final runs where it is another than the protocol's. `selected_in` is
-    the number of epochs of the model selection where they are fewer.
+    the number of epochs of the model selection where they are fewer, and `selected_on` its fold where it is another.
     """
 
     label: str
     grid: tuple[Settings, ...]
     seeds: int | None = None
     selected_in: int | None = None
+    selected_on: int | None = None
 
     @property
     def settings(self) -> Settings:
@@ -68,9 +69,11 @@ class Case:
         selection: Sequence[Finished] = ()
         chosen = self.grid[0]
         if len(self.grid) > 1 or seeds == 0:
-            shortened = {} if self.selected_in is None else {"epochs": self.selected_in}
-            selection = yield [Job(settings.change(**shortened), 0, final=False) for settings in self.grid]
-            chosen = best_of(selection).job.settings.change(epochs=self.settings.training.epochs)
+            changed = {"epochs": self.selected_in, "fold": self.selected_on}
+            changed = {name: value for name, value in changed.items() if value is not None}
+            selection = yield [Job(settings.change(**changed), 0, final=False) for settings in self.grid]
+            ours = self.settings
+            chosen = best_of(selection).job.settings.change(epochs=ours.training.epochs, fold=ours.fold)
         final = yield [Job(chosen, seed, final=True) for seed in range(seeds)]
         return Outcome(tuple(selection), chosen, tuple(final))
 

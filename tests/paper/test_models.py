@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 
 import pytest
@@ -13,6 +14,7 @@ from awn.core.families import Exponential
 from awn.errors import ArgumentError
 from awn.training.data import Data
 from awn_paper import run as run_module
+from awn_paper.data.alike import DistinctNodes, distinct_nodes
 from awn_paper.data.dataset import Dataset
 from awn_paper.data.graphs import pack
 from awn_paper.measures import flops
@@ -214,18 +216,55 @@ def test_a_graph_is_judged_alone_whatever_is_beside_it():
     torch.testing.assert_close(together, alone)
 
 
-def test_a_graph_network_sums_over_neighbours():
-    data = graphs()
-    model = build(GIN(convolutions=1, embedding=8), data, Fixed(4)).eval()
-    seen = []
-    model.layers[0].register_forward_pre_hook(lambda _, args: seen.append(args[0]))
-    model(torch.tensor([0]))
-    batch = data.graphs.batch(torch.tensor([0]))
+def random_graphs() -> Dataset:
+    """Graphs of up to nine nodes of two kinds: some have no neighbours, some several edges or one to themselves."""
+    sizes = torch.arange(48) % 9 + 1
+    owner = torch.arange(48).repeat_interleave(sizes)
+    edges = torch.randint(len(owner), (2, 6000))
+    edges = edges[:, owner[edges[0]] == owner[edges[1]]]
+    packed = pack(torch.eye(2)[torch.randint(2, (len(owner),))], owner, torch.cat([edges, edges.flip(0)], dim=1))
+    return Dataset("graphs", *parts(torch.arange(48), torch.arange(48) % 2), inputs=2, outputs=2, graphs=packed)
+
+
+def on_all_nodes(model: nn.Module, numbers: torch.Tensor) -> torch.Tensor:
+    """What a graph network computes, over every node and in the formula of the paper."""
+    batch = model.graphs.batch(numbers)
+    of_graph = torch.nn.functional.one_hot(batch.graph).to(torch.float64)
+    adjacency = torch.zeros(len(batch.x), len(batch.x), dtype=torch.float64)
+    adjacency.index_put_((batch.edges[1], batch.edges[0]), torch.ones(1, dtype=torch.float64), accumulate=True)
+    sizes = of_graph.sum(0)[:, None] if model.pooling == "mean" else 1
+    x = model.first(batch.x.double())
+    logits = model.readouts[0](of_graph.T @ x / sizes)
+    for layer, readout, epsilon in zip(model.layers, model.readouts[1:], model.epsilon, strict=True):
+        x = layer((1 + epsilon) * x + adjacency @ x)
+        logits = logits + readout(of_graph.T @ x / sizes)
+    return logits
+
+
+@pytest.mark.parametrize("pooling", ["sum", "mean"])
+@pytest.mark.parametrize("widths", [Fixed(4), LEARNED], ids=["fixed", "learned"])
+def test_a_graph_network_computes_what_it_would_on_all_nodes(pooling: str, widths: Fixed | Learned, monkeypatch):
+    torch.manual_seed(0)
+    data = random_graphs()
+    distinct = distinct_nodes(data.graphs, 3)
+    exact = [dataclasses.replace(one, counts=one.counts.double(), times=one.times.double()) for one in distinct.levels]
+    doubled = DistinctNodes(distinct.features.double(), tuple(exact))
+    monkeypatch.setattr("awn_paper.models.gin.distinct_nodes", lambda graphs, convolutions: doubled)
+    few = build(GIN(convolutions=3, embedding=8, pooling=pooling), data, widths).double()
     with torch.no_grad():
-        embedded = model.first(batch.x)
-        adjacency = torch.zeros(3, 3)
-        adjacency[batch.edges[1], batch.edges[0]] = 1
-    torch.testing.assert_close(seen[0], embedded + adjacency @ embedded)
+        few.epsilon.copy_(torch.tensor([0.5, -0.25, 2.0]))
+    every = copy.deepcopy(few)
+    numbers = torch.tensor([5, 40, 7, 17, 0, 26, 35])
+    assert len(doubled.batch(numbers)[0]) < len(data.graphs.batch(numbers).x)  # some nodes are alike
+    for training in (True, False):
+        logits, expected = few.train(training)(numbers), on_all_nodes(every.train(training), numbers)
+        torch.testing.assert_close(logits, expected)
+        few.zero_grad(), every.zero_grad()
+        logits.square().sum().backward(), expected.square().sum().backward()
+        for (name, one), other in zip(few.named_parameters(), every.parameters(), strict=True):
+            torch.testing.assert_close(one.grad, other.grad, msg=lambda text, name=name: f"{name}: {text}")
+        for one, other in zip(few.buffers(), every.buffers(), strict=True):
+            torch.testing.assert_close(one, other)
 
 
 def test_a_recurrent_network_is_its_formula():

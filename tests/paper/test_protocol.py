@@ -409,6 +409,13 @@ def test_a_selection_of_few_epochs_leaves_the_final_runs_their_own():
     assert outcome.chosen == grid[1]
 
 
+def test_a_selection_on_one_fold_serves_another():
+    grid = TINY.change(fold=3).vary(units=(4, 8))
+    asked, outcome = play(Case("Fixed", grid, selected_on=0).stages(1), lambda job: float(job.settings.widths.units))
+    assert [job.settings for job in asked[0]] == [settings.change(fold=0) for settings in grid]
+    assert [job.settings for job in asked[1]] == [grid[1]] == [outcome.chosen]
+
+
 def test_outcomes_come_back_with_their_records(tmp_path):
     tested = experiment(Case("Fixed", TINY.vary(units=(4, 8))), seeds=1)
     run_here(tested, tested.small, tmp_path)

@@ -42,13 +42,17 @@ class Graphs:
 
     def batch(self, numbers: Tensor) -> GraphBatch:
         """The graphs of these numbers, in this order."""
-        nodes, graph, first = _gather(self.node_starts, numbers)
-        edges, edge_graph, _ = _gather(self.edge_starts, numbers)
+        nodes, graph, first = gather(self.node_starts, numbers)
+        edges, edge_graph, _ = gather(self.edge_starts, numbers)
         return GraphBatch(self.features[nodes], self.edges[:, edges] + first[edge_graph], graph, len(numbers))
 
 
-def _gather(starts: Tensor, numbers: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Where the entries of some graphs lie, which graph of the batch each belongs to, and where each begins there."""
+def gather(starts: Tensor, numbers: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Where the entries of some graphs lie, which graph of the batch each belongs to, and where each begins there.
+
+    >>> gather(torch.tensor([0, 2, 3]), torch.tensor([1, 0]))
+    (tensor([2, 0, 1]), tensor([0, 1, 1]), tensor([0, 1]))
+    """
     counts = (starts[1:] - starts[:-1])[numbers]
     first = counts.cumsum(0) - counts
     owner = torch.arange(len(numbers)).repeat_interleave(counts)

@@ -43,5 +43,6 @@ LAYERS = Experiment(
     says="The final runs of Table 1 on NCI1 and REDDIT-B, mean over runs and folds.",
     paper=Protocol(_cases(TABLE1.paper), seeds=10, says="The paper's grids and epochs, ten final runs a fold."),
     small=Protocol(_cases(TABLE1.small), seeds=1, says="The runs of Table 1's small profile."),
+    long=Protocol(_cases(TABLE1.protocol("long")), seeds=1, says="The runs of Table 1's long profile."),
     folder="table1",
 )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
-from awn_paper.experiments.table1 import GRAPHS, TABLE1
+from awn_paper.experiments.table1 import FOLDS, GRAPHS, TABLE1
 from awn_paper.models import Fixed
 from awn_paper.protocol import AnyCase, Case, Experiment, OfTotal, Protocol, Retrained
 from awn_paper.show import Results, Shown, Table, scores, widths
@@ -25,18 +25,20 @@ PAPER_VALIDATION = {
 }
 
 
-def retrained(table1: Protocol, datasets: Iterable[str]) -> tuple[AnyCase, ...]:
-    """Both cases of Table 1 for these data sets, and Fixed+, fold by fold."""
+def retrained(
+    table1: Protocol, datasets: Iterable[str], *, seeds: int | None = None, totals_on: Collection[int] = FOLDS
+) -> tuple[AnyCase, ...]:
+    """Both cases of Table 1 for these data sets and Fixed+, fold by fold; on REDDIT-B also several total widths."""
     pairs: dict[tuple[str, int], dict[str, Case]] = {}
     for case in table1.cases:
         if case.settings.dataset in datasets and isinstance(case, Case):
             pairs.setdefault((case.settings.dataset, case.settings.fold), {})[case.label] = case
     cases: list[AnyCase] = []
-    for (dataset, _), pair in pairs.items():
+    for (dataset, fold), pair in pairs.items():
         awn, fixed = pair["AWN"], pair["Fixed"]
-        cases += [awn, fixed, Retrained("Fixed+", awn, fixed)]
-        if dataset == "REDDIT-B":
-            cases += [OfTotal(f"total {total}", awn, total) for total in PAPER_VALIDATION]
+        cases += [awn, fixed, Retrained("Fixed+", awn, fixed, seeds)]
+        if dataset == "REDDIT-B" and fold in totals_on:
+            cases += [OfTotal(f"total {total}", awn, total, seeds) for total in PAPER_VALIDATION]
     return tuple(cases)
 
 
@@ -79,9 +81,13 @@ RETRAIN = Experiment(
         "1000, mean pooling, one run each.",
     ),
     long=Protocol(
-        retrained(TABLE1.protocol("long"), ("Spiral", "SpiralHard")),
+        (
+            *retrained(TABLE1.protocol("long"), ("Spiral", "SpiralHard")),
+            *retrained(TABLE1.protocol("long"), ("REDDIT-B",), seeds=1, totals_on=FOLDS[:3]),
+        ),
         seeds=10,
-        says="Grids, epochs and early stopping of Table 1's long profile, ten final runs.",
+        says="Grids, epochs and early stopping of Table 1's long profile, ten final runs; REDDIT-B: one run on each of "
+        "ten folds, and on three of them for the total widths.",
     ),
     folder="table1",
 )

@@ -1,4 +1,7 @@
-"""GIN, the graph isomorphism network, with a perceptron first and one in each convolution."""
+"""GIN, the graph isomorphism network, with a perceptron first and one in each convolution.
+
+It computes the nodes of a graph that it cannot tell apart once (`data/alike.py`). The results are those of all nodes.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,13 @@ from typing import Literal
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from awn.errors import ArgumentError
+from awn_paper.data.alike import LevelBatch, distinct_nodes
 from awn_paper.data.dataset import Dataset
-from awn_paper.data.graphstore import GraphBatch, Graphs
+from awn_paper.data.graphstore import Graphs
+from awn_paper.models.counted_norm import CountedBatchNorm, counted
 from awn_paper.models.perceptron import Perceptron, Widths, hidden_sizes
 
 Pooling = Literal["sum", "mean"]
@@ -42,7 +48,9 @@ class GraphNetwork(nn.Module):
         # Without a batch norm: over nodes that are all alike, as in REDDIT-B, it has no variance to divide by.
         self.first = nn.Sequential(Perceptron(inputs, hidden, size, activation), nn.ReLU())
         self.layers = nn.ModuleList(
-            nn.Sequential(Perceptron(size, hidden, size, activation, batch_norm=True), nn.BatchNorm1d(size), nn.ReLU())
+            nn.Sequential(
+                Perceptron(size, hidden, size, activation, batch_norm=True), CountedBatchNorm(size), nn.ReLU()
+            )
             for _ in range(options.convolutions)
         )
         self.epsilon = nn.Parameter(torch.zeros(options.convolutions))
@@ -50,17 +58,21 @@ class GraphNetwork(nn.Module):
 
     def forward(self, numbers: Tensor) -> Tensor:
         """Numbers of graphs [graphs] to logits [graphs, classes]."""
-        batch = self.graphs.batch(numbers)
-        sources, targets = batch.edges
-        x = self.first(batch.x)
-        logits: Tensor = self.readouts[0](self._pool(x, batch))
-        for layer, readout, epsilon in zip(self.layers, self.readouts[1:], self.epsilon, strict=True):
-            x = layer(torch.index_add((1 + epsilon) * x, 0, targets, x[sources]))
-            logits = logits + readout(self._pool(x, batch))
+        features, levels = distinct_nodes(self.graphs, len(self.layers)).batch(numbers)
+        x = self.first(features)
+        logits: Tensor = self.readouts[0](self._pool(x, levels[0], len(numbers)))
+        for layer, readout, epsilon, level in zip(
+            self.layers, self.readouts[1:], self.epsilon, levels[1:], strict=True
+        ):
+            around = F.embedding_bag(level.neighbours, x, level.first, mode="sum", per_sample_weights=level.times)
+            norms = [part for part in layer.modules() if isinstance(part, CountedBatchNorm)]
+            with counted(norms, level.counts):
+                x = layer((1 + epsilon) * x[level.own] + around)
+            logits = logits + readout(self._pool(x, level, len(numbers)))
         return logits
 
-    def _pool(self, x: Tensor, batch: GraphBatch) -> Tensor:
-        total = x.new_zeros(batch.size, x.shape[1]).index_add(0, batch.graph, x)
+    def _pool(self, x: Tensor, level: LevelBatch, graphs: int) -> Tensor:
+        total = x.new_zeros(graphs, x.shape[1]).index_add(0, level.graph, x * level.counts[:, None])
         if self.pooling == "sum":
             return total
-        return total / batch.graph.bincount(minlength=batch.size).clamp(min=1)[:, None]
+        return total / level.graph.bincount(level.counts, graphs).to(x.dtype)[:, None]

@@ -20,6 +20,7 @@ from awn.core.width import NewUnits, Width
 from awn.loss.prior import Anneal, Prior
 from awn.nn.activations import make_activation
 from awn.nn.mlp import AdaptiveMLP
+from awn_paper.models.counted_norm import CountedBatchNorm
 
 Initialisation = Literal["kaiming+", "kaiming"]
 
@@ -70,7 +71,7 @@ class Perceptron(nn.Sequential):
         for number, (inside, outside) in enumerate(itertools.pairwise([inputs, *hidden]), start=1):
             self.add_module(f"hidden{number}", nn.Linear(inside, outside))
             if batch_norm:
-                self.add_module(f"norm{number}", nn.BatchNorm1d(outside))
+                self.add_module(f"norm{number}", CountedBatchNorm(outside))
             self.add_module(f"activation{number}", make_activation(activation))
         self.add_module("output", nn.Linear(hidden[-1] if hidden else inputs, outputs))
 
