@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -108,6 +109,108 @@ def test_a_vector_that_scales_units_makes_none() -> None:
             return self.read(torch.relu(x * self.scale))
 
     untouched_by(Scaled(), "no hidden layer", example_input=torch.randn(4, 1))
+
+
+def test_a_family_without_narrow_layers_leaves_these_fixed() -> None:
+    """A sigmoid has no midpoint at which 2 units hold 0.9 of the importance."""
+    model = nn.Sequential(nn.Linear(4, 2), nn.ReLU(), nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 2))
+    report = awn.adapt_(model, importance=awn.Sigmoid)
+    assert awn.widths(model) == {"2": 8}
+    assert {one.name: one.reason for one in report.skipped}["0"].startswith("Sigmoid")
+
+
+@pytest.mark.parametrize(("width", "heads"), [(16, 4), (16, 2), (64, 8)])
+def test_heads_are_found_whether_or_not_their_number_is_their_size(width: int, heads: int) -> None:
+    layer = nn.TransformerEncoderLayer(width, heads, 32, batch_first=True)
+    model = nn.Sequential(nn.Linear(3, width), layer, nn.Linear(width, 2))
+    awn.adapt_(model, example_input=torch.randn(2, 5, 3))
+    assert awn.widths(model) == {"1.self_attn": heads, "1.linear1": 32}
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("sizes", [(8, 4, 2, 4, 8), (2, 2, 1), (1, 4, 4, 1)])
+def test_the_layers_that_are_found_do_not_depend_on_the_weights(sizes: tuple[int, ...], seed: int) -> None:
+    """In narrow layers, all units of a ReLU may be silent on the example."""
+    torch.manual_seed(seed)
+    layers = [(nn.Linear(inside, outside), nn.ReLU()) for inside, outside in itertools.pairwise(sizes)]
+    model = nn.Sequential(*itertools.chain(*layers))[:-1]
+    awn.adapt_(model)
+    assert list(awn.widths(model).values()) == list(sizes[1:-1])
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+def test_the_units_of_bags_are_learned(mode: str) -> None:
+    class Bags(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.embedding, self.output = nn.EmbeddingBag(30, 16, mode=mode), nn.Linear(16, 4)
+
+        def forward(self, words: Tensor, starts: Tensor) -> Tensor:
+            return self.output(self.embedding(words, starts))
+
+    model, example = Bags(), (torch.randint(30, (12,)), torch.tensor([0, 4, 9]))
+    awn.adapt_(model, example_input=example)
+    model.embedding.width.move_to_(20)
+    awn.resize_(model)
+    outputs = model(*example)
+    assert model.embedding.weight.shape == (30, model.embedding.embedding_dim) == (30, 24)
+    torch.testing.assert_close(awn.finalize(model)(*example), outputs)
+
+
+def test_weights_of_one_module_share_its_place_for_a_width_and_the_report_names_them() -> None:
+    class Bare(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            for number, shape in enumerate([(4, 8), (8, 6), (6, 2)]):
+                self.register_parameter(f"w{number}", nn.Parameter(torch.randn(shape)))
+
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.relu(torch.relu(x @ self.w0) @ self.w1) @ self.w2
+
+    report = awn.adapt_(Bare(), example_input=torch.randn(5, 4))
+    assert [one.units for one in report.adapted] == [8]
+    assert {one.name: one.reason for one in report.skipped} == {
+        "w1": "the module that makes its units carries another learned width already"
+    }
+    assert "the model itself" in str(report)
+
+
+def test_an_embedding_with_sparse_gradients_stays_as_it_is() -> None:
+    model = nn.Sequential(
+        nn.Embedding(20, 8, sparse=True), nn.Flatten(), nn.Linear(24, 16), nn.ReLU(), nn.Linear(16, 2)
+    )
+    report = awn.adapt_(model, example_input=torch.randint(20, (4, 3)))
+    assert awn.widths(model) == {"2": 16}
+    assert "sparse" in {one.name: one.reason for one in report.skipped}["0"]
+
+
+class Energy(nn.Module):
+    """An energy and its gradient, the force."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.energy = nn.Sequential(nn.Linear(3, 16), nn.SiLU(), nn.Linear(16, 1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x.detach().requires_grad_()
+        return torch.autograd.grad(self.energy(x).sum(), x, create_graph=True)[0]
+
+
+def test_a_forward_that_differentiates_itself_is_adapted_inside() -> None:
+    model, x = Energy(), torch.randn(5, 3)
+    untouched_by(model, r"Adapt the part of the model that it differentiates", example_input=x)
+    awn.adapt_(model.energy)
+    model.energy[0].width.move_to_(20)
+    awn.resize_(model.energy)
+    force = model(x)
+    awn.finalize(model.energy)
+    torch.testing.assert_close(model(x), force)
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")
+def test_what_torch_jit_compiled_is_refused() -> None:
+    with pytest.raises(ArgumentError, match=r"torch\.jit\.script"):
+        awn.adapt_(torch.jit.script(mlp()))
 
 
 def test_the_report_says_who_makes_and_who_reads() -> None:

@@ -597,7 +597,7 @@ OTHERS: dict[str, tuple[Callable[[], nn.Module], set[str]]] = {
     "weight norm": (weight_normed, {"2"}),
     "a linear layer of its own": (own_linear, {"2"}),
     "a sequence of its own": (own_sequential, {"2"}),
-    "an encoder with a mixing activation": (encoder_with_a_mixing_activation, {"0"}),
+    "an encoder with a mixing activation": (encoder_with_a_mixing_activation, {"0", "4.self_attn"}),
     "an encoder with another feed-forward part": (encoder_with_another_feed_forward, {"0"}),
 }
 ALL = {**DECEPTIONS, **OTHERS}
@@ -674,7 +674,12 @@ def test_deceptions_are_seen_through(name: str, example: bool, preserve: bool) -
 
 # An addition makes one width of two; how many units there are, where that is not the number of rows.
 ONE_OF_TWO = {"is_read_by_two": {"a": 8}}
-FEWER_UNITS = {"chunks": {"a": 4}, "takes_the_last_units": {"b": 5}, "gates_halves": {"b": 4}}
+FEWER_UNITS = {
+    "chunks": {"a": 4},
+    "takes_the_last_units": {"b": 5},
+    "gates_halves": {"b": 4},
+    "an encoder with a mixing activation": {"4.self_attn": 2},
+}
 
 
 @pytest.mark.parametrize("name", [name for name, (_, allowed) in ALL.items() if len(allowed) == 2])

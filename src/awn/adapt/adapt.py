@@ -79,7 +79,8 @@ def adapt_(
     options = Options(importance, quantile, limits)
     with interrupts_delayed():
         with untouched(model):
-            options.width(2, next(model.parameters(), _NOTHING))  # a bad option is refused before anything runs
+            # A bad option is refused before anything runs. Every family has this width.
+            options.width(_ORDINARY, next(model.parameters(), _NOTHING))
             found = discover(model, example_input, required=not named)
         plans, skipped = _plans(model, named, found, options, include, exclude)
         _check_cap(plans, max_units, preserve)
@@ -99,13 +100,15 @@ def _start_(model: nn.Module, *, preserve: bool, redraw: bool, energies: Mapping
     follow_state_dicts_(model)
 
 
-# What widths are made like in a model without parameters.
-_NOTHING = torch.zeros(())
+# What widths are made like in a model without parameters, and a number of units that no family refuses.
+_NOTHING, _ORDINARY = torch.zeros(()), 128
 
 
 def _check_model(model: nn.Module) -> None:
     if not isinstance(model, nn.Module):
         raise ArgumentError(f"adapt_ takes a torch.nn.Module, got {type(model).__name__}.")
+    if isinstance(model, torch.jit.ScriptModule):
+        raise ArgumentError("this is what torch.jit.script returned. Adapt the model that it was given.")
     if uncompiled(model) is not model:
         raise ArgumentError(
             "this is what torch.compile returned. Adapt the model that it was given, then compile that."
@@ -190,10 +193,14 @@ def _plans(
     usable = [one for one in found.kept if one.name not in by_user]
     rest = plan_found(model, found.recorder, usable, found.patches, options)
     names = [plan.name for plan in rest]
+    makes = [axis for plan in rest for axis in plan.axes if axis.role == "producer"]
+    making = {f"{paths[axis.module]}.{axis.name}".lstrip(".") for axis in makes}
     refused = {
-        one.name.split(".parametrizations.")[0]: one.why
+        _layer_of(one, names): one.why
         for one in found.candidates
-        if one.why is not None and one.name not in (*names, *by_user)
+        if one.why is not None
+        and one.name not in by_user
+        and not (one.name in names and making & {name for name, _ in one.makers})
     }
     included, excluded = None if include is None else as_list(include), as_list(exclude)
     told = {**reasons_for_others(model, found, {*names, *by_user, *refused}), **refused}
@@ -210,6 +217,12 @@ def _plans(
     if not plans and not rest:
         _raise_nothing_found(model, found, skipped)
     return [*plans, *rest], skipped
+
+
+def _layer_of(candidate: Candidate, named: Sequence[str]) -> str:
+    """The name of the layer that a reason is about: of a module that carries another width, that of the weight."""
+    path = candidate.name.split(".parametrizations.")[0]
+    return candidate.makers[0][0] if path in named and candidate.makers else path
 
 
 def _raise_nothing_found(model: nn.Module, found: Discovery, skipped: Sequence[Skipped]) -> None:

@@ -7,6 +7,7 @@ every number that turns out not to be needed is left alone.
 
 from __future__ import annotations
 
+import math
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -36,18 +37,24 @@ def find_attributes(
         failure = first
     while (failure.after, failure.why) not in before:  # a failure that repeats ends the search
         before.add((failure.after, failure.why))
+        # A forward that runs with other outputs may lack a number, or have one too many: only if no choice is better.
+        last: tuple[Failure, Patches] | None = None
         for choice in _choices(bench, changes, failure, patches):
             left -= 1
             try:
                 change = bench.attempt(changes, zeros, patches | choice, limit)
             except Failure as other:
-                if other.after > failure.after:
+                if failure.after < other.after < math.inf:
                     failure, patches = other, patches | choice
                     break
+                if failure.after < other.after:
+                    last = last or (other, patches | choice)
             else:
                 return _needed(bench, changes, zeros, known, patches | choice, limit), change
             if left <= 0:
                 raise failure
+        else:
+            failure, patches = last or (failure, patches)
     raise failure
 
 

@@ -135,8 +135,10 @@ def entries_after(term: Term, changes: Changes, zeros: set[Term]) -> tuple[Tenso
 class Bench:
     """A copy of the model with noise in its weights, and what it computes on the example."""
 
-    def __init__(self, model: nn.Module, example: Batch, recorder: Recorder, *, own_precision: bool = False) -> None:
-        self.recorder, self.runs = recorder, 0
+    def __init__(
+        self, model: nn.Module, example: Batch, recorder: Recorder, *, own_precision: bool = False, seed: int = 0
+    ) -> None:
+        self.recorder, self.runs, self._seed = recorder, 0, seed
         own = next((p.dtype for p in model.parameters() if p.is_floating_point()), torch.float32)
         small = sum(p.numel() for p in model.parameters()) <= _MOST_IN_DOUBLE
         single = own if own.itemsize >= 4 else torch.float32
@@ -176,12 +178,12 @@ class Bench:
 
     def _shake(self) -> None:
         """Add noise: weights that are 0 or all alike would hide what is wrong."""
-        generator = torch.Generator().manual_seed(0)
+        generator = torch.Generator().manual_seed(self._seed)
         for name, tensor in self.tensors.items():
             if tensor.is_floating_point() and (isinstance(tensor, nn.Parameter) or "running_" in name):
                 size = float(torch.linalg.vector_norm(tensor.data)) / math.sqrt(max(1, tensor.numel()))
                 noise = torch.randn(tensor.shape, generator=generator).to(tensor)
-                noise.mul_(0.3 * (size if math.isfinite(size) else 0.0) + 0.02)
+                noise.mul_((1.0 if self._seed else 0.3) * (size if math.isfinite(size) else 0.0) + 0.02)
                 tensor.data.add_(noise.abs_() if "running_var" in name else noise)
 
     def run(self, example: Batch | None = None) -> list[Tensor]:

@@ -18,13 +18,15 @@ from awn.adapt.groups import Candidate, find_candidates, owner
 from awn.adapt.record import Recorder
 from awn.adapt.rest import not_finite_at_rest
 from awn.adapt.rules import ruled
-from awn.adapt.verify import Verifier, another_size
+from awn.adapt.verify import NOT_SEEN, Verifier, another_size
 from awn.basics.batches import Batch
 from awn.core.gate import check_gateable
 from awn.errors import ArgumentError
 
 # Further recordings of a forward that draws from the random numbers of Python or NumPy.
 _MORE_DRAWS = 4
+# Further trials with other noise in the weights, where units have no visible effect.
+_MORE_NOISE = 6
 
 PARAMETRIZED = "a weight is computed by a parametrization such as weight norm. Remove that first"
 
@@ -88,6 +90,11 @@ def _record(model: nn.Module, example: Batch, *, given: bool) -> tuple[Recorder,
             recorder.run(twin.eval(), inputs)
         except Exception as error:
             text = f"{type(error).__name__}: {error}"
+            if "does not require grad" in text:
+                text += (
+                    ". A forward that differentiates itself (torch.autograd.grad) cannot be recorded. Adapt the part "
+                    "of the model that it differentiates, as in awn.adapt_(model.part), and train the whole"
+                )
             what = "example_input does not run" if given else "the example that awn made does not run under a recording"
             raise ArgumentError(f"{what} through {type(model).__name__}: {text}", argument=None) from error
         with contextlib.suppress(Exception):  # some want labels then, or more than one sample
@@ -107,7 +114,11 @@ def _refuse_(model: nn.Module, candidates: Sequence[Candidate]) -> None:
     for candidate in candidates:
         if candidate.why is None:
             candidate.why = (
-                _tie(candidate, parameters, ties) or _frozen(candidate, parameters) or _ungateable(candidate, modules)
+                _tie(candidate, parameters, ties)
+                or _frozen(candidate, parameters)
+                or _sparse(candidate, modules)
+                or _bypassed(candidate, modules)
+                or _ungateable(candidate, modules)
             )
 
 
@@ -125,6 +136,27 @@ def _frozen(candidate: Candidate, parameters: dict[str, nn.Parameter]) -> str | 
     return (
         "weights are frozen (requires_grad=False). To have the width learned all the same, name the layers in groups="
     )
+
+
+def _sparse(candidate: Candidate, modules: dict[str, nn.Module]) -> str | None:
+    for name, _ in candidate.places:
+        if getattr(modules[owner(name)], "sparse", False):
+            return (
+                f"{owner(name)!r} has sparse gradients, which cannot follow a change of width. Build it without sparse"
+            )
+    return None
+
+
+def _bypassed(candidate: Candidate, modules: dict[str, nn.Module]) -> str | None:
+    """Torch's fused encoder layer leaves out what a subclass changed; it is not used while the heads are adaptive."""
+    for name, _ in candidate.places:
+        attention = owner(name)
+        layer = modules.get(owner(attention))
+        if isinstance(modules[attention], nn.MultiheadAttention) and isinstance(layer, nn.TransformerEncoderLayer):
+            for part in ("_sa_block", "_ff_block"):
+                if getattr(type(layer), part) is not getattr(nn.TransformerEncoderLayer, part):
+                    return f"in evaluation, torch's fused encoder layer leaves out the {part} of {type(layer).__name__}"
+    return None
 
 
 def _ungateable(candidate: Candidate, modules: dict[str, nn.Module]) -> str | None:
@@ -160,6 +192,8 @@ def _verify_(model: nn.Module, example: Batch, found: Discovery) -> None:
         return
     verifier = Verifier(bench)
     kept = verifier.verify(found.candidates)
+    if bench.is_exact and any(candidate.why == NOT_SEEN for candidate in found.candidates):
+        kept = _seen_with_other_noise(model, example, found, verifier)
     other = another_size(bench.example)
     if kept and other is not None and verifier.holds_for(other) is False:
         for candidate in kept:
@@ -172,6 +206,28 @@ def _verify_(model: nn.Module, example: Batch, found: Discovery) -> None:
                 candidate.why = "with another number of samples, the outputs change or the forward fails"
     _check_rest_(model, example, found, bench, verifier.patches)
     found.patches = verifier.patches
+
+
+def _seen_with_other_noise(model: nn.Module, example: Batch, found: Discovery, verifier: Verifier) -> list[Candidate]:
+    """Try units without a visible effect with other weights: in narrow layers, all units of a ReLU may be silent."""
+    for seed in range(1, _MORE_NOISE + 1):
+        hidden = [candidate for candidate in found.candidates if candidate.why == NOT_SEEN]
+        if not hidden:
+            break
+        held, again = verifier.kept, [*verifier.kept, *hidden]
+        for candidate in hidden:
+            candidate.why = None
+        with contextlib.suppress(Failure):
+            other = Verifier(Bench(model, example, found.recorder, seed=seed))
+            seen = other.verify(again)
+            verifier.kept = [candidate for candidate in again if candidate in held or candidate in seen]
+            verifier.patches = verifier.patches | other.patches
+        for candidate in again:
+            if candidate in held:
+                candidate.why = None  # seen before
+            elif candidate not in verifier.kept:
+                candidate.why = candidate.why or NOT_SEEN
+    return verifier.kept
 
 
 def _check_rest_(model: nn.Module, example: Batch, found: Discovery, bench: Bench, patches: Patches) -> None:

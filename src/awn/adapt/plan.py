@@ -22,7 +22,7 @@ from awn.core.families import Exponential
 from awn.core.groups import WIDTH_NAME, check_connection
 from awn.core.importance import Importance
 from awn.core.width import NewUnits, Width, even_amplitude
-from awn.errors import AwnError
+from awn.errors import ArgumentError, AwnError
 
 # What tensors of norms hold for a new unit.
 _NORM_STARTS = {"weight": 1.0, "bias": 0.0, "running_mean": 0.0, "running_var": 1.0}
@@ -88,9 +88,14 @@ def plan_found(
         plans, widths = list[Plan](), {}
         for one in left:
             like = getattr(modules[owner(one.makers[0][0])], one.makers[0][0].rpartition(".")[2])
-            widths[one.leaf] = options.width(one.size, like, one.gain)
+            try:
+                widths[one.leaf] = options.width(one.size, like, one.gain)
+            except ArgumentError as error:  # some families have no width of few units
+                one.why = str(error).rstrip(".")
         taken: set[str] = set()
         for one in left:
+            if one.why is not None:
+                continue
             try:
                 plans.append(_plan(one, recorder, modules, widths, taken))
                 check_connection(plans[-1].width, plans[-1].axes)

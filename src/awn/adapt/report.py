@@ -51,7 +51,7 @@ class Report:
     not_taken: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        rows = [(a.name, str(a.units), _few(a.producers), _few(a.consumers)) for a in self.adapted]
+        rows = [(_named(a.name), str(a.units), _few(a.producers), _few(a.consumers)) for a in self.adapted]
         table = [("layer", "units", "made by", "read by"), *_collapsed(rows)]
         wide = [max(len(row[column]) for row in table) for column in range(4)]
         lines = [
@@ -59,7 +59,7 @@ class Report:
             for name, units, producers, consumers in table
         ]
         if self.skipped:
-            fixed = _collapsed([(one.name, one.reason) for one in self.skipped])
+            fixed = _collapsed([(_named(one.name), one.reason) for one in self.skipped])
             first = max(len("fixed"), *(len(name) for name, _ in fixed))
             lines += [f"{'fixed':<{first}}  why", *(f"{name:<{first}}  {reason}" for name, reason in fixed)]
         if self.attributes:
@@ -95,4 +95,8 @@ def _plain(cell: str) -> str:
 
 
 def _few(names: tuple[str, ...], most: int = 3) -> str:
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+    return ", ".join(map(_named, names[:most])) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def _named(path: str) -> str:
+    return path or "the model itself"

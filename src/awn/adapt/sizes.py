@@ -34,6 +34,8 @@ def size_names(module: nn.Module, name: str, dim: int) -> tuple[str, ...]:
         return ("num_parameters",)
     if isinstance(module, nn.GroupNorm):
         return ("num_channels",)
+    if isinstance(module, nn.Embedding | nn.EmbeddingBag):
+        return ("embedding_dim",) if dim == 1 else ()
     if isinstance(module, nn.MultiheadAttention):
         return _ATTENTION.get((name, dim), ())
     if isinstance(module, nn.RNNBase):

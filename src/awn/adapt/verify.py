@@ -31,6 +31,8 @@ _LONG = 4.0
 # After so many runs, what is not yet verified is dropped.
 _MOST_RUNS = 400
 
+NOT_SEEN = "not verifiable with this example: its units have no effect on the outputs that would show"
+
 Kinds = list[list[Candidate]]
 
 
@@ -155,9 +157,7 @@ class Verifier:
             seen = math.isfinite(effect) and effect > 1e3 * self.bench.noise
             small = 1e-4 if self.bench.is_exact else 2e-2
             if not seen or max(self._changes) > max(small * effect, 4 * self.bench.noise):
-                candidate.why = (
-                    "not verifiable with this example: its units have no effect on the outputs that would show"
-                )
+                candidate.why = NOT_SEEN
         self.kept = [candidate for candidate in self.kept if candidate.why is None]
         leaves = {candidate.leaf for candidate in self.kept}
         self.patches = {number: term for number, term in self.patches.items() if leaves & set(term.leaves())}

@@ -67,6 +67,8 @@ RULES: dict[str, Rule] = {
             "randn_like",
             "randint_like",
             "native_dropout",
+            "rrelu_with_noise",
+            "rrelu_with_noise_functional",
             "_conj",
             "bucketize",
             "isin",

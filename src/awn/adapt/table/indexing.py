@@ -16,6 +16,15 @@ def looked_up(op: Operation) -> None:
     op.give([*dims[:dim], *op.dims(op.inputs[1]), *dims[dim:][1:]] if dims else [])
 
 
+def bagged(op: Operation) -> None:
+    """Sums, means or maxima of rows of a table."""
+    rows, units = op.dims(op.x)
+    op.freeze(rows, *(term for tensor in op.inputs[1:] for term in op.dims(tensor)), does="looks up single units")
+    op.give([*op.fixed(op.outs[0].shape[:1]), units])
+    for out in op.outs[1:]:
+        op.give(op.fixed(out.shape), out)
+
+
 def _picked_by(op: Operation) -> list[Term]:
     """The dimensions of what an index by tensors picks out."""
     dims, taken, picks, here = op.dims(op.x), list[int](), list[list[Term]](), 0
@@ -77,6 +86,7 @@ def packed(op: Operation) -> None:
 RULES: dict[str, Rule] = {
     "_pack_padded_sequence": packed,
     **dict.fromkeys(["embedding", "index_select"], looked_up),
+    **dict.fromkeys(["_embedding_bag", "_embedding_bag_forward_only"], bagged),
     **dict.fromkeys(["index", "index_put", "_unsafe_index", "_index_put_impl"], indexed),
     **dict.fromkeys(
         [
