@@ -84,6 +84,21 @@ def test_activations_by_module():
     torch.testing.assert_close(model(x), by_hand(model, x, nn.LeakyReLU(0.3)))
 
 
+@pytest.mark.parametrize(
+    ("activation", "why"),
+    [
+        (nn.Softmax(-1), "mixes the units"),
+        (nn.LogSoftmax(-1), "mixes the units"),
+        (nn.LayerNorm(8), "does not act on any number of units"),
+        (nn.PReLU(16), "does not act on any number of units"),
+        (nn.Linear(8, 8), "does not act on any number of units"),
+    ],
+)
+def test_an_activation_acts_on_each_unit_alone(activation: nn.Module, why: str):
+    with pytest.raises(AwnError, match=why):
+        network(activation=activation)
+
+
 def test_an_activation_may_have_parameters_of_its_own():
     model = network(activation=nn.PReLU())
     model(torch.randn(4, 3)).sum().backward()
