@@ -285,6 +285,11 @@ def test_the_scale_of_the_weights_does_not_matter() -> None:
     assert first.predict(X) == pytest.approx(second.predict(X), rel=1e-4)
 
 
+def test_missing_labels_are_refused_by_their_rows() -> None:
+    with pytest.raises(ArgumentError, match=r"2 missing values, in rows 1, 3\."):
+        AdaptiveClassifier().fit(np.zeros((4, 1)), pd.Series(["a", None, "b", np.nan]))
+
+
 def test_one_class_and_numbers_with_decimals_are_refused() -> None:
     X, _ = iris()
     with pytest.raises(ArgumentError, match="y has only one class, 'a'"):

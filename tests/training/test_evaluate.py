@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 import awn
+from awn.errors import ArgumentError
 from awn.training import Data, FitOptions, fit
-from awn.training.evaluate import accuracy, all_outputs, mean_loss, score_and_loss
+from awn.training.evaluate import accuracy, all_outputs, as_loss, mean_loss, score_and_loss
 
 MODELS: dict[str, Any] = {
     "plain": lambda: nn.Linear(2, 3),
@@ -91,3 +93,27 @@ def test_fit_records_both() -> None:
     row = fit(model, data, data, loss=awn.likelihood.categorical, score=accuracy, options=options)[0]
     assert row["score"] == accuracy(model, data)
     assert row["validation_loss"] == mean_loss(model, data, awn.likelihood.categorical)
+
+
+@pytest.mark.parametrize("loss", [nn.CrossEntropyLoss(), F.cross_entropy, lambda output, y: F.cross_entropy(output, y)])
+def test_losses_of_two_arguments_are_those_without_weights(loss: Any) -> None:
+    output, y = torch.randn(6, 3), torch.arange(6) % 3
+    expected = awn.likelihood.categorical(output, y)
+    torch.testing.assert_close(as_loss(loss, weighted=False)(output, y, None), expected)
+    with pytest.raises(ArgumentError, match="the samples have weights, but the loss"):
+        as_loss(loss, weighted=True)
+
+
+def test_a_loss_of_three_arguments_is_taken_as_it_is() -> None:
+    """The step by hand knows the likelihoods by their identity."""
+    assert as_loss(awn.likelihood.categorical, weighted=True) is awn.likelihood.categorical
+
+
+def test_fit_takes_a_loss_of_torch() -> None:
+    data = Data(torch.randn(12, 2), torch.arange(12) % 2)
+    ends = []
+    for loss in (nn.CrossEntropyLoss(), awn.likelihood.categorical):
+        model = awn.AdaptiveMLP(2, 2, generator=torch.Generator().manual_seed(0))
+        fit(model, data, loss=loss, options=FitOptions(epochs=2, by_hand=False))
+        ends.append(model(data.x))
+    torch.testing.assert_close(*ends)

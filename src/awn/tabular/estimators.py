@@ -198,6 +198,11 @@ class AdaptiveClassifier(ClassifierMixin, NetworkEstimator):  # type: ignore[mis
         self._require(y)
         labels: Array = column_or_1d(y, warn=True)
         check_consistent_length(frame, labels)
+        if (missing := pd.isna(labels)).any():
+            rows = ", ".join(map(str, np.flatnonzero(missing)[:5]))
+            raise ArgumentError(
+                f"y has {missing.sum()} missing values, in rows {rows}. Leave out rows without a class."
+            )
         try:
             check_classification_targets(labels)
         except ValueError as error:

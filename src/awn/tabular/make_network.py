@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import nn
 
+from awn.basics.checks import check_units
 from awn.core.families import Exponential
 from awn.nn.fixed import fixed_mlp
 from awn.nn.mlp import AdaptiveMLP
@@ -32,6 +33,7 @@ def make_network(
     )
     """
     if wanted.fixed_widths is None:
+        check_units("hidden_layers", wanted.hidden_layers)
         starts = units or [wanted.units] * wanted.hidden_layers
         return AdaptiveMLP(
             inputs,

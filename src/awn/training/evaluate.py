@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from awn.core.gate import read_once
+from awn.errors import ArgumentError
 from awn.training.data import Data
 
 #: The mean negative log-likelihood of targets, given outputs and, optionally, sample weights.
@@ -17,6 +20,36 @@ Loss = Callable[[Tensor, Tensor, Tensor | None], Tensor]
 Score = Callable[[nn.Module, Data], float]
 
 _SAMPLES_AT_A_TIME = 1024  # the activations of a large data set may not fit into memory
+
+
+def as_loss(loss: Callable[..., Tensor], *, weighted: bool) -> Loss:
+    """A loss as `fit` calls it, with the samples' weights as third argument; torch's own losses take two.
+
+    >>> as_loss(nn.MSELoss(), weighted=False)(torch.tensor([1.0, 3.0]), torch.tensor([1.0, 1.0]), None)
+    tensor(2.)
+    """
+    called = loss.forward if isinstance(loss, nn.Module) else loss
+    try:
+        parameters = inspect.signature(called)
+    except (TypeError, ValueError):  # of something built in
+        return loss
+    takes_weights = _takes(parameters, 3) and getattr(loss, "__module__", "") != F.__name__
+    if weighted and not takes_weights:
+        raise ArgumentError(
+            f"the samples have weights, but the loss {getattr(loss, '__name__', loss)} takes none. It is called as "
+            "loss(output, y, weight): pass one of awn.likelihood, or a function of these three."
+        )
+    if takes_weights or not _takes(parameters, 2):
+        return loss
+    return lambda output, y, _: loss(output, y)
+
+
+def _takes(parameters: inspect.Signature, number: int) -> bool:
+    try:
+        parameters.bind(*range(number))
+    except TypeError:
+        return False
+    return True
 
 
 def all_outputs(model: nn.Module, x: Tensor) -> Tensor:

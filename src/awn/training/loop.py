@@ -32,7 +32,7 @@ from awn.training.callbacks import Callback
 from awn.training.choosing import choose_width, cut_and_tuned, narrow_start, pinned_widths, require_known_weights
 from awn.training.data import Data
 from awn.training.denormals import flush_denormals
-from awn.training.evaluate import Loss, Score, score_and_loss
+from awn.training.evaluate import Loss, Score, as_loss, score_and_loss
 from awn.training.history import History
 from awn.training.options import FitOptions
 from awn.training.run import Run
@@ -61,9 +61,10 @@ def fit(
     The model is left in the state of its kept epoch: the best on `validation`, or the last without it. An adaptive
     model is then cut and fine-tuned, unless `options.choose` is None; `history.choice` has the loss at every size.
 
-    `loss(output, y, weight)` is the mean negative log-likelihood, such as `awn.likelihood.categorical`.
-    `score(model, data)` returns a number, higher is better; the default is minus the loss. With a `folder`, the history
-    is written to `history.jsonl` and checkpoints to `run.safetensors`. `resume=True` continues an interrupted run, with
+    `loss(output, y, weight)` is the mean negative log-likelihood, such as `awn.likelihood.categorical`. Without
+    sample weights, a loss of torch such as `nn.CrossEntropyLoss()` works too. `score(model, data)` returns a number,
+    higher is better; the default is minus the loss. With a `folder`, the history is written to `history.jsonl` and
+    checkpoints to `run.safetensors`. `resume=True` continues an interrupted run, with
     the same result as without the interruption. A model made with `ordered=…` is trained in order, see
     `awn.advanced.ordered_loss`. A plain model is trained with the data term alone. The default optimizer is Adam;
     another one uses its own learning rates. The random states of torch, NumPy and Python are restored at the end.
@@ -81,6 +82,7 @@ def fit(
     (3, ['best', 'budget', 'data', 'epoch', 'lr', 'nu', 'path', 'score', 'seconds', 'total', ...])
     """
     _check(train, validation)
+    loss = as_loss(loss, weighted=any(data is not None and data.weight is not None for data in (train, validation)))
     with _own_random_numbers(options.seed), flush_denormals():
         run = Run(model, train, options, folder, optimizer, prior=prior, budget=budget, callbacks=callbacks)
         if options.fresh and run.learns_width:
