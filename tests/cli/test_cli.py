@@ -527,6 +527,50 @@ def test_export_writes_beside_the_model_or_where_told(run: Run, made: Path) -> N
     assert "onnx, torch, safetensors" in one_sentence(run("export", made / "iris", "--format", "pickle"))
 
 
+@pytest.mark.parametrize("words", [["export"], ["predict"], ["report"]])
+def test_an_output_never_replaces_a_folder_or_a_file_of_another_kind(words: list[str], run: Run, made: Path) -> None:
+    more = [made / "iris.csv"] if words == ["predict"] else []
+    Path("folder").mkdir()
+    assert "--out folder is a folder" in one_sentence(run(*words, made / "iris", *more, "--out", "folder"))
+    Path("notes.md").write_text("mine")
+    assert "--out notes.md exists" in one_sentence(run(*words, made / "iris", *more, "--out", "notes.md"))
+    assert Path("notes.md").read_text() == "mine"
+    assert sorted(path.name for path in Path().iterdir()) == ["folder", "notes.md"]
+
+
+@pytest.mark.parametrize("command", ["export", "predict"])
+def test_an_output_never_replaces_the_model(command: str, run: Run, made: Path) -> None:
+    inside = made / "iris" / "model" / "model.safetensors"
+    before, more = inside.read_bytes(), [made / "iris.csv"] if command == "predict" else []
+    said = run(command, made / "iris", *more, "--out", inside)
+    assert "lies in the folder of the model" in one_sentence(said)
+    assert inside.read_bytes() == before
+
+
+def test_a_column_to_keep_is_kept_once(run: Run, made: Path) -> None:
+    said = run("predict", made / "mixed", made / "mixed.csv", "--keep", "shop", "--keep", "shop")
+    assert said.out.splitlines()[0] == "shop,[sales]"
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_rare_third_word_makes_a_category_whatever_the_split(seed: int, run: Run) -> None:
+    frame = mixed_table()
+    frame.loc[7, "open"] = "sometimes"
+    table = write("rare.csv", frame)
+    said = run("fit", table, "--target", "[sales]", "--out", "rare", "--seed", seed, *QUICK, "--epochs", "1", "--quiet")
+    assert said.code == 0, said.err
+    estimator = load_estimator(Path("rare/model"))
+    assert {column.name: column.kind for column in estimator.preprocessor_.columns}["open"] == "category"
+
+
+def test_line_breaks_in_cells_are_part_of_words(run: Run) -> None:
+    frame = mixed_table()
+    frame["shop"] = frame["shop"] + "\nstreet"
+    said = run("fit", write("lines.csv", frame), "--target", "[sales]", "--out", "lines", *QUICK, "--quiet")
+    assert said.code == 0, said.err
+    assert run("predict", "lines", "lines.csv").code == 0
+
+
 def test_report_compares_runs(run: Run, made: Path) -> None:
     assert run("report", made / "iris", made / "diabetes").code == 0
     page = Path("comparison.html").read_text()

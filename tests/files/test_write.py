@@ -209,3 +209,11 @@ def test_an_unfinished_file_stands_beside_its_place(tmp_path: Path) -> None:
     beside = unfinished_name(tmp_path / "model.safetensors")
     assert beside.parent == tmp_path
     assert beside.name != "model.safetensors"
+
+
+def test_a_file_in_the_place_of_a_folder_leaves_nothing_behind(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(IsADirectoryError) as caught:
+        write_files({tmp_path / "folder": b"1"})
+    assert caught.value.filename == str(tmp_path / "folder")
+    assert [path.name for path in tmp_path.iterdir()] == ["folder"]

@@ -236,6 +236,22 @@ def test_stated_kind_must_fit(values: list[str], kind: str, says: str) -> None:
     assert says in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("usual", "stray", "says"),
+    [
+        ("{:02d}.12.2020", "soon", "row 3 (counting from 0): 'soon' is not a date, unlike nearly all values"),
+        ("${:,}.00", "tba", "row 3 (counting from 0): 'tba' is not a number, unlike nearly all values"),
+    ],
+)
+def test_one_word_among_dates_or_amounts_is_an_error(usual: str, stray: str, says: str) -> None:
+    values = [usual.format(1 + place % 28) for place in range(60)]
+    values[3] = stray
+    with pytest.raises(TableError) as caught:
+        decide(values)
+    assert says in str(caught.value)
+    assert decide(values, kinds={"x": "category"}).kind == "category"
+
+
 def test_stated_kinds_must_exist() -> None:
     with pytest.raises(
         ArgumentError, match=r"The table has no column 'othr', whose kind is given\. Did you mean 'other'"

@@ -259,6 +259,12 @@ def test_class_weights_bring_the_rare_class_up(weight: Any) -> None:
     assert same.predict_proba(X) == pytest.approx(weighted.predict_proba(X), abs=1e-3)
 
 
+@pytest.mark.parametrize("weights", [{0: -1.0, 1: 1.0}, {0: 0.0, 1: 0.0}, {0: float("nan"), 1: 1.0}])
+def test_class_weights_are_finite_and_not_below_zero(weights: dict[int, float]) -> None:
+    with pytest.raises(ArgumentError, match=r"class_weight=.* cannot be used: weights must be finite"):
+        AdaptiveClassifier(class_weight=weights).fit(np.arange(8.0)[:, None], np.arange(8) % 2)
+
+
 def test_a_class_weight_that_cannot_be_used_is_refused() -> None:
     with pytest.raises(ArgumentError, match="class_weight='heavy'"):
         AdaptiveClassifier(**FEW, class_weight="heavy").fit(*iris())

@@ -118,6 +118,27 @@ def test_onnx_of_a_mixed_table_takes_words_and_numbers_by_column(models: Any, tm
         assert out == pytest.approx(expected(estimator, rows), abs=1e-4)
 
 
+@pytest.mark.filterwarnings("ignore:.*left out as an identifier:awn.errors.ColumnWarning")
+def test_onnx_leaves_out_columns_that_the_model_does_not_use(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {
+            "number": [f"A-{place:05d}" for place in range(120)],  # an identifier
+            "size": rng.normal(size=120),
+            "always": 1.0,
+            "kind": rng.choice(["a", "b", "c"], 120),
+            "left out": rng.normal(size=120),
+        }
+    )
+    model = AdaptiveRegressor(epochs=2, members=1, kinds={"left out": "ignored"}, random_state=0)
+    save_estimator(model.fit(frame, frame["size"]), tmp_path / "model")
+    says = export_model(tmp_path / "model", tmp_path / "model.onnx", "onnx")
+    assert "strings for 'kind'; float64 for 'size'" in says
+    session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
+    inputs = {"kind": frame[["kind"]].to_numpy(), "size": frame[["size"]].to_numpy()}
+    assert session.run(None, inputs)[0].ravel() == pytest.approx(model.predict(frame), rel=1e-5, abs=1e-5)
+
+
 def test_torch_export_of_a_mixed_table_takes_its_encoded_columns(models: Any, tmp_path: Path) -> None:
     folder, estimator, X = models["mixed"]
     assert "the encoded columns as float32" in export_model(folder, tmp_path / "model.pt2", "torch")

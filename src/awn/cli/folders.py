@@ -42,3 +42,13 @@ def find_model(folder: Path) -> Path:
     if (folder / "run").is_dir():
         raise ArgumentError(f"The run in {folder} is not finished. Resume it first: awn fit … --out {folder} --resume.")
     return folder
+
+
+def check_out_file(path: Path, endings: tuple[str, ...], *, model: Path | None = None) -> None:
+    """Refuse a folder, a file of another kind that exists, and any file of the model."""
+    if path.is_dir():
+        raise ArgumentError(f"--out {path} is a folder. Pass a file to write.")
+    if model is not None and path.resolve().is_relative_to(model.resolve()):
+        raise ArgumentError(f"--out {path} lies in the folder of the model. Pass another file.")
+    if path.exists() and path.suffix.lower() not in endings:
+        raise ArgumentError(f"--out {path} exists, and is no {' or '.join(endings)} file. Pass another file.")

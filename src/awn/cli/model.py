@@ -9,7 +9,7 @@ import typer
 
 from awn.basics.checks import check_number, check_units
 from awn.cli.arguments import AsJson, Quiet
-from awn.cli.folders import check_free, find_model
+from awn.cli.folders import check_free, check_out_file, find_model
 from awn.cli.output import out, print_bytes, print_json, print_table, say, score_text
 from awn.errors import ArgumentError
 
@@ -58,11 +58,13 @@ def predict(
     """
     from awn.tabular.predicting import predict_table, without_formulas
 
-    if out_file is not None and (out_file.is_dir() or out_file.resolve() == table.resolve()):
-        held = "a folder" if out_file.is_dir() else "the input table itself"
-        raise ArgumentError(f"--out {out_file} is {held}. Pass another file.")
+    found = find_model(model)
+    if out_file is not None:
+        if out_file.resolve() == table.resolve():
+            raise ArgumentError(f"--out {out_file} is the input table itself. Pass another file.")
+        check_out_file(out_file, (".csv", ".txt"), model=found)
     kept = None if all_columns else keep or []
-    predicted = predict_table(find_model(model), table, proba=proba, keep=kept, interval=interval)
+    predicted = predict_table(found, table, proba=proba, keep=kept, interval=interval)
     if safe:
         predicted = without_formulas(predicted)
     if out_file is not None:
@@ -163,6 +165,8 @@ def export(
 
     found = find_model(model)
     path = out_file or found.with_name(found.resolve().name + _ENDINGS.get(export_format, ""))
+    if export_format in _ENDINGS:
+        check_out_file(path, tuple(_ENDINGS.values()), model=found)
     description = export_model(found, path, export_format)
     say(f"Wrote {path}. {description}", quiet=quiet)
     if as_json:

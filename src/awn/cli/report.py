@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from awn.cli.arguments import AsJson, Quiet
+from awn.cli.folders import check_out_file
 from awn.cli.output import print_json, say
 
 
@@ -21,6 +22,7 @@ def report(
 
     Example:  awn report runs/houses runs/houses-2 --out comparison.html
     """
+    check_out_file(out_file, (".html", ".htm"))
     from awn.report import write_comparison
     from awn.report.stored import read_report_data
 

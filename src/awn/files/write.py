@@ -71,12 +71,13 @@ def write_files(contents: Mapping[Path, bytes]) -> None:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
+        for path, beside in unfinished.items():
+            with names_file(path):
+                beside.replace(path)
     except BaseException:
         for beside in unfinished.values():
             beside.unlink(missing_ok=True)
         raise
-    for path, beside in unfinished.items():
-        beside.replace(path)
 
 
 @contextmanager

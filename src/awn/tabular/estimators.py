@@ -221,6 +221,8 @@ class AdaptiveClassifier(ClassifierMixin, NetworkEstimator):  # type: ignore[mis
         if self.class_weight is not None:
             try:
                 by_class = compute_sample_weight(self.class_weight, labels)
+                if not (np.isfinite(by_class).all() and by_class.min() >= 0 and by_class.any()):
+                    raise ValueError("weights must be finite numbers of at least 0, and some above it")
             except ValueError as error:
                 raise ArgumentError(f"class_weight={self.class_weight!r} cannot be used: {error}") from None
             sample_weight = by_class if sample_weight is None else by_class * np.asarray(sample_weight)

@@ -76,7 +76,8 @@ def _export_columns(estimator: Estimator, path: Path) -> str:
     frame = whole.example_frame(_EXAMPLE_ROWS)
     for rows in (frame, frame.head(1)):
         got = run_columns(content, whole, rows)
-        own = estimator.predict_proba(rows) if isinstance(estimator, AdaptiveClassifier) else estimator.predict(rows)
+        every = estimator.preprocessor_.select(rows)  # with the columns that are not used
+        own = estimator.predict_proba(every) if isinstance(estimator, AdaptiveClassifier) else estimator.predict(every)
         wanted = torch.from_numpy(np.asarray(own, dtype=np.float64).reshape(len(rows), -1))
         check_same(torch.from_numpy(got), wanted, "ONNX file", _TOLERANCE)
     write_files({path: content})

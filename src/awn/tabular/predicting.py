@@ -33,7 +33,7 @@ def predict_table(
     """
     estimator, about = load_estimator(model), read_about(model)
     frame = read_table(table, as_text=[*estimator.preprocessor_.text_columns, *(keep or ())], by_line=True)
-    keep = frame.columns.tolist() if keep is None else keep
+    keep = frame.columns.tolist() if keep is None else list(dict.fromkeys(keep))
     for name in keep:
         if name not in frame:
             raise TableError(f"{table} has no column {name!r} to keep.{near(name, frame.columns.tolist())}")

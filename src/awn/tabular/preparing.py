@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,13 +11,14 @@ import pandas as pd
 from sklearn.model_selection import train_test_split
 
 from awn.errors import ArgumentError, TableError
-from awn.tabular.encode.columns import ColumnKind, decide_columns
+from awn.tabular.encode.columns import Column, ColumnKind, decide_columns
 from awn.tabular.estimators import AdaptiveClassifier, AdaptiveRegressor
 from awn.tabular.leaks import find_leaks
 from awn.tabular.options import check_options
 from awn.tabular.outcome import describe_imbalance, describe_target
 from awn.tabular.read.table import read_table
 from awn.tabular.read.target import Task, as_classes, guess_task, split_target
+from awn.tabular.read.values import BOOLEAN_PAIRS
 from awn.tabular.settings import TableSettings
 
 ESTIMATORS: dict[Task, type[AdaptiveClassifier | AdaptiveRegressor]] = {
@@ -58,7 +59,7 @@ def prepare_table(table: str | Path, settings: TableSettings) -> Prepared:
     says = describe_target(settings.target, guess.task, classes, guess.reason)
     notes += [note for note in [describe_imbalance(y) if classifies else ""] if note]
     notes += find_leaks(X, y, guess.task, columns)
-    options = _usable(guess.task, settings.options, y)
+    options = _usable(guess.task, _with_settled_kinds(settings.options, columns, features), y)
     return Prepared(guess.task, classes, X, y, X_test, y_test, frame.index, options, [says, *notes])
 
 
@@ -70,6 +71,19 @@ def _kinds(settings: TableSettings) -> Mapping[str, ColumnKind]:
     if settings.target in kinds:
         raise ArgumentError(f"{settings.target!r} is the target, so it has no kind. The task decides how it is read.")
     return kinds
+
+
+def _with_settled_kinds(
+    options: Mapping[str, Any], columns: Sequence[Column], features: pd.DataFrame
+) -> Mapping[str, Any]:
+    """The options with the kinds of columns that fewer rows may show as booleans: "yes", "no" and a rare third word."""
+    settled = {}
+    for column, name in zip(columns, features, strict=True):
+        if column.kind == "category":
+            found = {str(word).strip().lower() for word in features[name].unique()}
+            if any(found >= set(pair) for pair in BOOLEAN_PAIRS):
+                settled[column.name] = "category"
+    return {**options, "kinds": {**settled, **(options.get("kinds") or {})}} if settled else options
 
 
 def _split(features: pd.DataFrame, target: pd.Series, task: Task, settings: TableSettings) -> list[Any]:

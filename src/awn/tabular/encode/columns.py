@@ -9,7 +9,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NoReturn
 
 import numpy as np
 import pandas as pd
@@ -203,6 +203,7 @@ def _decide(series: pd.Series, max_levels: int) -> Column:
         date_format, note = _date_format(list(levels))
         if date_format:
             return Column(name, "date", note, date_format)
+        _check_stray_words(series, levels)
         note = f"treated as categories: only {share:.0%} of the values are numbers" if 0 < share < 1 else ""
     if len(levels) > max(max_levels, sum(levels.values()) / 2):
         return _text(series, levels)
@@ -250,24 +251,41 @@ def _identifies_rows(name: str, values: Floats, span: float) -> bool:
 def _decide_written_numbers(series: pd.Series, levels: Counter[str], share: float) -> Column:
     """A column of numbers that the table holds as text, usually because of a word for missing values."""
     if share < 1:
-        found = words(series)
         wrong = {word for word, value in zip(levels, parse_numbers(list(levels)), strict=True) if np.isnan(value)}
-        rows = [row for row, word in enumerate(found) if word in wrong]
-        refuse_word(
-            series,
-            rows[0],
-            found[rows[0]],
-            len(rows),
-            "a number, unlike nearly all values of the column",
-            "Correct it, or leave the cell empty if the value is missing. If the column holds codes, use "
-            f"{_option(str(series.name), 'category')} (in Python, kinds={{{series.name!r}: 'category'}}).",
-        )
+        _refuse_unlike_others(series, wrong, "a number")
     column = _decide_numbers(pd.Series(numbers(series), index=series.index, name=series.name))
     written = {str(value).strip() for value in series.dropna().unique()}
     markers = sorted(word for word in written if word.lower() in MISSING_WORDS)
     if column.kind != "number" or not markers:
         return column
     return Column(column.name, "number", f"numbers, with missing values written as {listed(markers)}")
+
+
+def _check_stray_words(series: pd.Series, levels: Counter[str]) -> None:
+    """Raise if nearly all values are dates or formatted numbers, and the others are words without a digit."""
+    stray = {word for word in levels if not any(sign.isdigit() for sign in word)}
+    rest = [word for word in levels if word not in stray]
+    share = sum(levels[word] for word in rest) / sum(levels.values())
+    if not stray or len(rest) < 2 or share < _NEARLY_ALL:
+        return
+    if find_number_format(rest):
+        _refuse_unlike_others(series, stray, "a number")
+    if _date_format(rest)[0]:
+        _refuse_unlike_others(series, stray, "a date")
+
+
+def _refuse_unlike_others(series: pd.Series, wrong: set[str], what: str) -> NoReturn:
+    found = words(series)
+    rows = [row for row, word in enumerate(found) if word in wrong]
+    refuse_word(
+        series,
+        rows[0],
+        found[rows[0]],
+        len(rows),
+        f"{what}, unlike nearly all values of the column",
+        "Correct it, or leave the cell empty if the value is missing. If the column holds codes, use "
+        f"{_option(str(series.name), 'category')} (in Python, kinds={{{series.name!r}: 'category'}}).",
+    )
 
 
 def _decide_formatted_numbers(series: pd.Series, number_format: NumberFormat) -> Column:

@@ -16,7 +16,7 @@ Floats = npt.NDArray[np.float64]
 NumberFormat = Literal["1,234.5", "1.234,5"]
 
 _CURRENCIES = "$€£¥₹₽₩₺₴₪฿¢"
-_SIGNED = re.compile(rf"([+\-−]?)[{_CURRENCIES}]?\s?([+\-−]?)(.*?)\s?([{_CURRENCIES}%٪]?)")
+_SIGNED = re.compile(rf"([+\-−]?)[{_CURRENCIES}]?\s?([+\-−]?)(.*?)\s?([{_CURRENCIES}%٪]?)", re.DOTALL)
 _GROUP = "['’\u00a0\u202f]"  # Swiss and French thousands separators, which are never decimal signs
 _ENGLISH = re.compile(r"(?:[1-9]\d{0,2}(?:,\d{3})+|\d+)?(?:\.\d*)?")
 _CONTINENTAL = re.compile(r"(?:[1-9]\d{0,2}(?:\.\d{3})+|\d+)?(?:,\d*)?")
