@@ -43,8 +43,8 @@ _CONVENTIONS = """## Conventions
 
 Mean (deviation) over runs. "Not run" means that there is no result yet.
 Data sets are read from the folder that `AWN_DATA` names, or from the user's cache. A missing file is downloaded from
-its home and its hash is checked, except for MiniBooNE, whose hash we do not know. The credit card table must be put
-there by hand, and the error says where.
+its original source and verified by its hash; the hash of MiniBooNE is not known. The credit card table must be placed
+in the folder by hand; the error message gives the path.
 
 Where the paper is silent, or we differ from it, in all profiles:
 
@@ -59,7 +59,7 @@ Where the paper is silent, or we differ from it, in all profiles:
 - The paper takes the fixed graph networks from the literature. Ours are trained.
 - The Transformer normalises before each part, and its output layer is its embedding.
 - Weight decay, where there is any, leaves out biases, norms and λ.
-- A width is that of the epoch that is kept, which need not be the last, unless a table says otherwise.
+- Unless a table says otherwise, widths are those of the kept epoch, which need not be the last.
 """
 
 
