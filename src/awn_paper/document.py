@@ -119,7 +119,7 @@ def _says(results: Results) -> str:
             if outcome["says"] != start and outcome["says"].startswith(start):
                 rest = outcome["says"].removeprefix(start).strip()
                 added.setdefault(rest, []).append(f"{outcome['dataset']}, {outcome['label']}")
-    return " ".join([*whole, *(f"{'; '.join(cases)}: {rest}" for rest, cases in added.items())])
+    return " ".join([*whole, *(f"{'; '.join(dict.fromkeys(cases))}: {rest}" for rest, cases in added.items())])
 
 
 def _note(store: Store, name: str) -> str:

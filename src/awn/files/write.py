@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -64,6 +65,9 @@ def write_files(contents: Mapping[Path, bytes]) -> None:
     ['a', 'b']
     """
     unfinished = {path: unfinished_name(path) for path in contents}
+    for path in contents:
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     try:
         for path, content in contents.items():
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -71,13 +75,13 @@ def write_files(contents: Mapping[Path, bytes]) -> None:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
-        for path, beside in unfinished.items():
-            with names_file(path):
-                beside.replace(path)
     except BaseException:
         for beside in unfinished.values():
             beside.unlink(missing_ok=True)
         raise
+    # From here on all contents are on disk, and what is interrupted can be completed.
+    for path, beside in unfinished.items():
+        beside.replace(path)
 
 
 @contextmanager

@@ -61,13 +61,12 @@ def fit(
     The model is left in the state of its kept epoch: the best on `validation`, or the last without it. An adaptive
     model is then cut and fine-tuned, unless `options.choose` is None; `history.choice` has the loss at every size.
 
-    `loss(output, y, weight)` is the mean negative log-likelihood, such as `awn.likelihood.categorical`. Without
-    sample weights, a loss of torch such as `nn.CrossEntropyLoss()` works too. `score(model, data)` returns a number,
-    higher is better; the default is minus the loss. With a `folder`, the history is written to `history.jsonl` and
-    checkpoints to `run.safetensors`. `resume=True` continues an interrupted run, with
-    the same result as without the interruption. A model made with `ordered=…` is trained in order, see
-    `awn.advanced.ordered_loss`. A plain model is trained with the data term alone. The default optimizer is Adam;
-    another one uses its own learning rates. The random states of torch, NumPy and Python are restored at the end.
+    `loss(output, y, weight)` is the mean negative log-likelihood, such as `awn.likelihood.categorical`. Without sample
+    weights, torch's losses work too. `score(model, data)` returns a number, higher is better; the default is minus the
+    loss. With a `folder`, the history is written to `history.jsonl` and checkpoints to `run.safetensors`. `resume=True`
+    continues an interrupted run, with the same result as without the interruption. A model made with `ordered=…` is
+    trained in order, see `awn.advanced.ordered_loss`. A plain model has the data term alone. The default optimizer is
+    Adam; another one uses its own learning rates. The random states of torch, NumPy and Python are restored.
 
     With a DistributedDataParallel, pass all samples on every rank; each takes its part of every batch. Rank 0
     evaluates, chooses the width, runs callbacks and writes files. `history.choice` is None on the other ranks. A
