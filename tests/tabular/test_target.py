@@ -136,3 +136,9 @@ def test_text_and_dates_make_no_task() -> None:
         guess_task(names)
     with pytest.raises(TableError, match="The target 'when' holds dates"):
         guess_task(pd.Series(pd.to_datetime(["2024-01-01", "2024-01-02"]), name="when"))
+
+
+def test_one_word_among_a_target_of_numbers_is_named() -> None:
+    target = pd.Series([*(f"{number}.5" for number in range(60)), "12x"], name="price")
+    with pytest.raises(TableError, match=r"'price', row 60 \(counting from 0\): '12x' is not a number"):
+        guess_task(target)

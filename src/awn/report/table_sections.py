@@ -120,9 +120,11 @@ def calibration_section(data: ReportData, figures: Figures) -> Section | None:
     says = (
         "How often the predicted class was right in the test rows, by the probability that it had, in bins of about "
         "equally many rows. On the dashed line, probabilities mean what they say. The expected calibration error is "
-        f"{number(found['error'])}, after dividing by a temperature of {number(found['temperature'])} that was fitted "
-        "to the validation rows."
+        f"{number(found['error'])}"
     )
+    if found["temperature"] != 1:  # it is 1 if there are no validation rows
+        says += f", after dividing by a temperature of {number(found['temperature'])} fitted to the validation rows"
+    says += "."
     figures["calibration"] = calibration_plot(found)
     return Section("calibration", "Calibration", says, plot("calibration", says))
 

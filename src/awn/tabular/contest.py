@@ -127,30 +127,40 @@ def size_curve(
     points = []
     for point in choice.curve:
         score = float(point.score or 0.0)
-        half = _accuracy_error(score, len(X)) if _classifies(estimator) else (1 - score) * relative
+        half = (1 - score) * relative
+        ends = _accuracy_interval(score, len(X)) if _classifies(estimator) else (score - half, score + half)
         size: dict[str, Any] = {"units": point.total_units, "parameters": point.parameters}
-        points.append(Leader(f"{point.total_units} units", score, score - half, score + half, **size))
+        points.append(Leader(f"{point.total_units} units", score, *ends, **size))
     rows = f"the {len(X):,} validation rows" + (f" (the first of {networks} networks)" if networks > 1 else "")
     return SizeCurve(points, choice.chosen, rows, kept, list(rated.values()))
 
 
 def _rated(one: Contestant, estimator: Estimator, X: pd.DataFrame, y: pd.Series) -> Leader:
-    """A model's score, with an interval of 1.96 standard errors on either side."""
+    """A model's score with a 95 % interval: Wilson's for accuracies, otherwise 1.96 standard errors on either side."""
     outputs = one.outputs(X)
     if isinstance(estimator, AdaptiveClassifier):
         score = float(np.mean(estimator.classes_[outputs.argmax(1)] == y.to_numpy()))
-        half = _accuracy_error(score, len(y))
+        low, high = _accuracy_interval(score, len(y))
     else:
         actual = numbers(y)
         squares, spread = (actual - outputs) ** 2, max(float(actual.var()), 1e-300)
         score = 1 - float(squares.mean()) / spread
         half = _NORMAL * float(squares.std()) / math.sqrt(len(y)) / spread
+        low, high = score - half, score + half
     name = SCORES.get(one.name, one.name)
-    return Leader(name, score, score - half, score + half, units=one.units, parameters=one.parameters)
+    return Leader(name, score, low, high, units=one.units, parameters=one.parameters)
 
 
-def _accuracy_error(score: float, rows: int) -> float:
-    return _NORMAL * math.sqrt(max(score * (1 - score), 0.0) / rows)
+def _accuracy_interval(score: float, rows: int) -> tuple[float, float]:
+    """Wilson's interval for a share of rows, which stays within 0 and 1.
+
+    >>> [round(end, 3) for end in _accuracy_interval(1.0, 40)]
+    [0.912, 1.0]
+    """
+    squares = _NORMAL**2
+    middle = (rows * score + squares / 2) / (rows + squares)
+    half = _NORMAL * math.sqrt(rows * max(score * (1 - score), 0.0) + squares / 4) / (rows + squares)
+    return middle - half, min(1.0, middle + half)
 
 
 def _classifies(estimator: Estimator) -> bool:

@@ -96,7 +96,12 @@ class TableFit:
 
     def ending(self) -> list[str]:
         """How the training ended, and which options may improve the result."""
-        if self.stopped_early:
+        if not self.rows.get("validation"):
+            notes = [
+                f"trained for all {self.epochs} epochs; there are too few rows for a validation set, so the last "
+                "epoch is kept, and no size is chosen"
+            ]
+        elif self.stopped_early:
             notes = [f"stopped early after {self.epochs} epochs; the model is from epoch {self.kept_epoch}, the best"]
         elif self.kept_epoch < self.epochs:
             notes = [f"trained for all {self.epochs} epochs; the model is from epoch {self.kept_epoch}, the best"]

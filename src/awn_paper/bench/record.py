@@ -40,7 +40,7 @@ def record(
     """
     for name in only:
         if name not in BENCHMARKS:
-            raise ArgumentError(f"there is no benchmark {name!r}. There are: {', '.join(BENCHMARKS)}.")
+            raise ArgumentError(f"there is no benchmark {name!r}. There are: {', '.join(BENCHMARKS)}, tables.")
     found: dict[str, BenchmarkRows] = {}
     for name, benchmark in BENCHMARKS.items():
         if only and name not in only:

@@ -24,7 +24,7 @@ _ADVICE = {
     ".data": "Such a file usually has no header: add one, and rename the file to .csv.",
     ".xlsx": "Save the sheet as CSV (UTF-8).",
     ".xls": "Save the sheet as CSV (UTF-8).",
-    ".json": "Convert it to CSV or Parquet, for example with pandas.",
+    **dict.fromkeys((".json", ".jsonl", ".ndjson"), "Convert it to CSV or Parquet, for example with pandas."),
     ".feather": "Convert it to Parquet, for example with pandas.",
     ".arrow": "Convert it to Parquet, for example with pandas.",
 }

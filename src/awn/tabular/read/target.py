@@ -26,6 +26,7 @@ Task = Literal["classification", "regression"]
 
 _MOST_PLAUSIBLE_CLASSES = 100
 _MOST_CLASSES = 20  # more distinct integers than this are a quantity
+_FEW_WORDS = 0.05  # of a target: at most this share of words among numbers is taken for mistakes
 
 
 class Split(NamedTuple):
@@ -109,6 +110,8 @@ def guess_task(target: pd.Series, task: Task | None = None) -> Guess:
             return Guess(task, "as specified")
         classes, rows = target.nunique(), int(target.notna().sum())
         if classes > max(_MOST_CLASSES, rows / 2):
+            if np.isnan(parse_numbers(list(words(target)))).mean() <= _FEW_WORDS:
+                numbers(target)  # raises an error that names the first other value
             raise TableError(
                 f"The target {name} holds free text ({classes:,} distinct values in {rows:,} rows), which is neither "
                 "a class nor a number. Choose another column."
