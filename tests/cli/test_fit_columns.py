@@ -83,7 +83,7 @@ def test_a_code_that_is_set_to_be_a_category_keeps_its_zeros(run: Run) -> None:
     [
         (["--kind", "zip"], "--kind takes COLUMN=KIND, such as zip=category, got 'zip'."),
         (["--kind", "zip=word"], "The kind of column 'zip' must be number, boolean, category, date or ignored"),
-        (["--ignore", "nam"], "The table has no column 'nam', whose kind is given. Did you mean 'name'?"),
+        (["--ignore", "nam"], "The table has no column 'nam' to leave out. Did you mean 'name'?"),
         (["--ignore", "buys"], "'buys' is the target, so it has no kind."),
         (["--kind", "name=number"], "Column 'name', line 2: '0 Smith' is not a number"),
     ],

@@ -257,6 +257,8 @@ def test_stated_kinds_must_exist() -> None:
         ArgumentError, match=r"The table has no column 'othr', whose kind is given\. Did you mean 'other'"
     ):
         decide([1, 2], kinds={"othr": "number"})
+    with pytest.raises(ArgumentError, match=r"The table has no column 'othr' to leave out\. Did you mean 'other'"):
+        decide([1, 2], kinds={"othr": "ignored"})
     with pytest.raises(ArgumentError, match=r"The kind of column 'x' must be number, boolean, .* got 'text'"):
         decide([1, 2], kinds={"x": "text"})
 

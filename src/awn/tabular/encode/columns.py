@@ -145,7 +145,8 @@ def _check_kinds(kinds: Mapping[str, ColumnKind], names: Sequence[str]) -> None:
     """Refuse a kind that does not exist, and one for a column that does not exist."""
     for name, kind in kinds.items():
         if name not in names:
-            raise ArgumentError(f"The table has no column {name!r}, whose kind is given.{near(name, names)}")
+            wanted = " to leave out" if kind == "ignored" else ", whose kind is given"
+            raise ArgumentError(f"The table has no column {name!r}{wanted}.{near(name, names)}")
         if kind not in (*USED, "ignored"):
             raise ArgumentError(f"The kind of column {name!r} must be {', '.join(USED)} or ignored, got {kind!r}.")
 
