@@ -99,6 +99,12 @@ def test_an_activation_acts_on_each_unit_alone(activation: nn.Module, why: str):
         network(activation=activation)
 
 
+def test_an_activation_is_tried_wherever_the_network_is_made():
+    with torch.device("meta"):
+        assert network(activation=nn.PReLU()).activation.weight.is_meta
+        assert network(activation=nn.SiLU()).output._parameters["weight"].is_meta
+
+
 def test_an_activation_may_have_parameters_of_its_own():
     model = network(activation=nn.PReLU())
     model(torch.randn(4, 3)).sum().backward()

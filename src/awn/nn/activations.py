@@ -44,8 +44,10 @@ def make_activation(activation: str | nn.Module) -> nn.Module:
 
 def _check_acts_by_unit(activation: nn.Module) -> None:
     """Raise for a module that mixes units, or whose tensors have an entry for each: layers change their width."""
-    probe = copy.deepcopy(activation).eval().float()
-    units = torch.linspace(-2, 2, 24).view(3, 8)
+    if any(tensor.is_meta for tensor in activation.state_dict().values()):
+        return
+    probe = copy.deepcopy(activation).eval().to("cpu", torch.float32)
+    units = torch.linspace(-2, 2, 24, device="cpu").view(3, 8)  # also where the default device is meta
     try:
         with torch.no_grad():
             whole, part = probe(units), probe(units[:, :5])
