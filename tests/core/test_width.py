@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import awn
 from awn import AdaptiveMLP, AwnError, Exponential, PowerLaw, Prior, Sigmoid
 from awn.advanced import Width
+from awn.core.groups import find_groups
 from awn.errors import NonFiniteError
 from cases import pairwise
 
@@ -467,3 +468,18 @@ def test_only_a_new_width_warns_of_its_quantile():
 def test_move_to_refuses_what_is_no_width():
     with pytest.raises(AwnError, match="units must be a whole number of at least 1, got 0"):
         Width().move_to_(0)
+
+
+def test_a_deep_network_can_be_copied() -> None:
+    """Each width leads to the next layer, and that to the next width."""
+    model = awn.AdaptiveMLP(3, 2, hidden_layers=150, importance=Exponential.for_units(4))
+    copied = copy.deepcopy(model)
+    modules = set(copied.modules())
+    for group, other in zip(find_groups(copied), find_groups(model), strict=True):
+        assert group.width is not other.width
+        assert group.width.units == other.width.units
+        assert len(group.axes) == len(other.axes)
+        assert all(axis.module in modules for axis in group.axes)
+    x = torch.randn(5, 3)
+    assert torch.equal(copied(x), model(x))
+    awn.finalize(model)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import warnings
 from collections.abc import Callable, Sequence
@@ -24,6 +25,10 @@ _SMALLEST_SOFT_WIDTH = 0.1
 # With equal weights on all units, an exponential's ν rests at a quantile of 1 − e⁻² = 0.865. Below that, later units
 # must carry more than earlier ones for it to rest, and below this quantile widths were seen to collapse.
 _LOWEST_STEADY_QUANTILE = 0.8
+
+
+# The key under which a copy keeps the widths whose axes are yet to be copied.
+_WAITING = "widths without axes"
 
 
 class Width(nn.Module):
@@ -299,6 +304,24 @@ class Width(nn.Module):
         family = type(self.family).__name__
         order = f", ordered={self.ordered:g}" if self.ordered else ""
         return f"units={self.units}, capacity={self.capacity}, quantile={self.quantile:g}, {family}, {now}{order}"
+
+    def __deepcopy__(self, memo: dict[Any, Any]) -> Width:
+        """Copy the axes last: they lead to further layers and their widths, too many in a deep network to recurse."""
+        copied = memo[id(self)] = type(self).__new__(type(self))
+        state = dict(self.__dict__)
+        links = state.pop("axes"), state.pop("attributes")
+        copied.__dict__.update(copy.deepcopy(state, memo), axes=(), attributes=())
+        if _WAITING in memo:  # inside the copy of another width
+            memo[_WAITING].append((copied, links))
+            return copied
+        waiting = memo[_WAITING] = [(copied, links)]
+        try:
+            while waiting:
+                one, links = waiting.pop()
+                one.axes, one.attributes = copy.deepcopy(links, memo)
+        finally:
+            del memo[_WAITING]
+        return copied
 
     def _stored(self, value: float) -> float:
         return math.log(value - self.family.lower)
