@@ -39,6 +39,8 @@ each section says. `small` has fewer epochs. Every data set is shown by the long
 `awn paper run NAME --profile long --resume` continues an interrupted run.
 """
 
+_PAIRS = "Pairs are adaptive / fixed networks; for searches adaptive / best search, for Kaiming+ with it / without it."
+
 _CONVENTIONS = """## Conventions
 
 Mean (deviation) over runs. "Not run" means that there is no result yet.
@@ -85,11 +87,11 @@ def write_document(root: Path, document: Path, pictures: Path, page: Path, *, pn
     figures: Figures = {}
     claims = claims_table(lambda name: _results(store, EXPERIMENTS[name][0]))
     words = _note(store, "claims")
-    text = [_INTRODUCTION, f"## The claims\n\n{markdown_table(claims.head, claims.rows)}\n"]
+    text = [_INTRODUCTION, f"## The claims\n\n{_PAIRS}\n\n{markdown_table(claims.head, claims.rows)}\n"]
     text += [f"{words}\n"] if words else []
     text.append(_CONVENTIONS)
     body = table(claims.head, claims.rows, "The claims") + (items(words.split("\n\n")) if words else "")
-    sections.append(Section("claims", "The claims", "", body))
+    sections.append(Section("claims", "The claims", _PAIRS, body))
     for part in parts:
         text.append(_markdown(part, document, pictures, files, png=png))
         sections.append(_section(part, figures))
