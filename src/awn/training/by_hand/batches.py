@@ -13,7 +13,9 @@ from awn.training.data import Data
 
 # So many numbers are fetched at once, one batch at least: few beside a network, but enough for several small batches,
 # which would take longer to fetch one by one.
-_NUMBERS_AT_ONCE = 2**14
+_NUMBERS_AT_ONCE = 2**12
+# Two larger batches at once are still worth their memory, if they have no more numbers than this.
+_NUMBERS_OF_TWO = 2**14
 # Inputs fewer than this are gathered faster from a transposed copy of the data.
 _FEW_INPUTS = 8
 
@@ -46,7 +48,8 @@ def batches(data: Data, order: Tensor, number: int, classes: int | None, lead: i
     source = data.x.t().contiguous() if few else data.x
     size, larger = divmod(len(order), number)
     for count, samples in ((larger, size + 1), (number - larger, size)):
-        at_once = max(1, _NUMBERS_AT_ONCE // (samples * (lead + data.x.shape[1])))
+        numbers = samples * (lead + data.x.shape[1])
+        at_once = max(1, _NUMBERS_AT_ONCE // numbers, min(2, _NUMBERS_OF_TWO // numbers))
         rows, order = order[: count * samples], order[count * samples :]
         whole, rest = divmod(count, at_once)
         for together, part in ((at_once, rows[: whole * at_once * samples]), (rest, rows[whole * at_once * samples :])):
