@@ -47,7 +47,7 @@ def run(*, quick: bool = False) -> list[dict[str, Any]]:
 
 
 def _by_hand_row(sizes: Sequence[int], batch: int) -> dict[str, Any]:
-    """An epoch of some steps, more than there are batches fetched at once, through `fit`, over as many steps of plain PyTorch on batches of the same data."""
+    """An epoch of more steps than there are batches fetched at once, through `fit` and in plain PyTorch."""
     steps, fixed, adaptive = 16, mlp(sizes), adaptive_mlp(sizes)
     torch.manual_seed(0)
     data = Data(torch.randn(steps * batch, sizes[0]), torch.randint(sizes[-1], (steps * batch,)))
