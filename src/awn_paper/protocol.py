@@ -48,8 +48,9 @@ class Case:
     """A row of a table: the best of a grid by its validation score, retrained with several seeds.
 
     With one entry there is nothing to select. Without seeds the grid itself is the result, as where the paper averages
-    over configurations. `seeds` is the number of final runs where it is another than the protocol's. `selected_in` is
-    the number of epochs of the model selection where they are fewer, and `selected_on` its fold where it is another.
+    over configurations, with `repeats` runs of each. `seeds` is the number of final runs where it is another than the
+    protocol's. `selected_in` is the number of epochs of the model selection where they are fewer, and `selected_on`
+    its fold where it is another.
     """
 
     label: str
@@ -57,6 +58,7 @@ class Case:
     seeds: int | None = None
     selected_in: int | None = None
     selected_on: int | None = None
+    repeats: int = 1
 
     @property
     def settings(self) -> Settings:
@@ -71,7 +73,8 @@ class Case:
         if len(self.grid) > 1 or seeds == 0:
             changed = {"epochs": self.selected_in, "fold": self.selected_on}
             changed = {name: value for name, value in changed.items() if value is not None}
-            selection = yield [Job(settings.change(**changed), 0, final=False) for settings in self.grid]
+            tried = [settings.change(**changed) for settings in self.grid]
+            selection = yield [Job(settings, seed, final=False) for seed in range(self.repeats) for settings in tried]
             ours = self.settings
             chosen = best_of(selection).job.settings.change(epochs=ours.training.epochs, fold=ours.fold)
         final = yield [Job(chosen, seed, final=True) for seed in range(seeds)]

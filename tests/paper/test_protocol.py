@@ -409,6 +409,16 @@ def test_a_selection_of_few_epochs_leaves_the_final_runs_their_own():
     assert outcome.chosen == grid[1]
 
 
+def test_configurations_without_final_runs_may_be_repeated():
+    grid = TINY.vary(units=(4, 8))
+    asked, outcome = play(Case("Fixed", grid, repeats=3).stages(0), lambda job: float(job.seed))
+    assert [(job.settings, job.seed) for job in asked[0]] == [
+        (settings, seed) for seed in range(3) for settings in grid
+    ]
+    assert len(outcome.selection) == 6
+    assert outcome.final == ()
+
+
 def test_a_selection_on_one_fold_serves_another():
     grid = TINY.change(fold=3).vary(units=(4, 8))
     asked, outcome = play(Case("Fixed", grid, selected_on=0).stages(1), lambda job: float(job.settings.widths.units))
