@@ -5,10 +5,11 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from awn_paper import verdicts
 from awn_paper.experiments.text import PAPER_DISTANCE
-from awn_paper.show import Results, Table
+from awn_paper.show import Results
 from awn_paper.verdicts import TEN, Verdict
 
 
@@ -16,9 +17,10 @@ from awn_paper.verdicts import TEN, Verdict
 class Claim:
     """What the paper says and its figure, the experiment that shows it, and when it counts as shown.
 
-    The verdict is None where the experiment was not run.
+    Claims of one topic are told together. The verdict is None where the experiment was not run.
     """
 
+    topic: str
     says: str
     paper: str
     experiment: str
@@ -28,13 +30,15 @@ class Claim:
 
 CLAIMS = (
     Claim(
+        "Accuracy",
         "Adaptive networks are as accurate as fixed ones",
-        "all 13 data sets within a deviation",
+        "all 13 data sets within a standard deviation",
         "table1",
-        "the mean is not below by more than a deviation, or half a point",
+        "the mean is at most a standard deviation, or half a point, below",
         verdicts.as_accurate,
     ),
     Claim(
+        "Width and difficulty",
         "The width grows with the difficulty",
         "8, 66, 227; MNIST 19, CIFAR10 80, CIFAR100 162",
         "difficulty",
@@ -42,6 +46,7 @@ CLAIMS = (
         verdicts.wider_when_harder,
     ),
     Claim(
+        "Starts",
         "Under ReLU6 the width ends the same wherever it starts",
         "the same, shown as curves",
         "start",
@@ -49,6 +54,7 @@ CLAIMS = (
         verdicts.same_from_any_start,
     ),
     Claim(
+        "Batch sizes",
         "The width ends the same for every batch size",
         "the same, shown as curves",
         "batch",
@@ -57,11 +63,12 @@ CLAIMS = (
     ),
     *(
         Claim(
-            f"A prior that tightens makes a network smaller without loss: {words}",
+            "Annealed prior",
+            f"An annealed prior makes a network smaller without loss: {words}",
             "about 800 → about 300 units, no loss",
             "anneal",
-            "after the last epoch the width is a third below that without the prior, and the accuracy is not below as "
-            "above",
+            "after the last epoch the width is a third below that without the prior, and the mean accuracy at most a "
+            "standard deviation, or half a point, below it",
             functools.partial(verdicts.smaller_by, prior),
         )
         for prior, words in {
@@ -71,30 +78,35 @@ CLAIMS = (
     ),
     *(
         Claim(
+            "Truncation",
             f"30 % of the units can be cut without loss, and better than at random or by magnitude: {words}",
             "83 units, no loss",
             "truncate",
-            "after the last epoch less than half a point goes, and both others lose more",
+            "after the last epoch the cut costs less than half a point, and both others cost more",
             functools.partial(verdicts.cut_for_free, quantile),
         )
         for quantile, words in {0.9: "k = 0.9, the paper's", 0.97: "k = 0.97"}.items()
     ),
     Claim(
+        "Important units",
         "The most important units matter most",
-        "without the first 40 of 83 chance; alone most of the first 25 matter, later ones hardly",
+        "without the first 40 of 83 units the accuracy is at the level of chance; removed one at a time, most of the "
+        "first 25 matter, and later ones hardly do",
         "remove",
-        "after the last epoch, without the first 40 units at most 60 % are right; alone, more than half of the first "
-        "25 cost more than a point, and less than a quarter of the later ones",
+        "the accuracy after the last epoch is at most 60 % without the first 40 units; removed one at a time, more "
+        "than half of the first 25 units cost more than a point, and less than a quarter of the later ones do",
         verdicts.first_units_matter,
     ),
     Claim(
+        "Kaiming+",
         "Deep networks need Kaiming+",
         "four layers hardly converge without it",
         "initialisation",
-        "with four layers and more its mean accuracy is higher by more than a deviation",
+        "from four layers on, its mean accuracy is more than a standard deviation higher",
         verdicts.needs_kaiming_plus,
     ),
     Claim(
+        "Quantiles",
         "A higher quantile k gives steadier accuracy",
         "shown as curves",
         "quantile",
@@ -102,29 +114,33 @@ CLAIMS = (
         verdicts.steady_at_high_quantiles,
     ),
     Claim(
+        "Importance families",
         "Every importance family learns SpiralHard; the power law ends the widest, the sigmoid the narrowest",
         "all 100 %; 2952, 954 and 427 units in the mean",
         "importance",
-        "the best configuration of each is right on 99.5 % and more, and the mean widths are in this order",
+        "the best run of each has 99.5 % or more, and the mean widths are in this order",
         verdicts.families_in_order,
     ),
     Claim(
+        "Searches",
         "One adaptive training is as accurate as a search for the width",
         "MNIST 99.7 / 99.6, CIFAR10 91.4 / 91.4, CIFAR100 63.1 (4.0) / 66.5",
         "search",
-        "the mean is not below that of the best search by more than a deviation, or half a point",
+        "the mean is at most a standard deviation, or half a point, below that of the best search",
         verdicts.as_good_as_a_search,
     ),
     Claim(
+        "Retraining",
         "On SpiralHard a fixed network of the learned width falls behind the adaptive one",
         "83.2 (17.0) against 100.0",
         "retrain",
-        "the mean is below that of the adaptive one by more than a deviation, and half a point",
+        "the mean is more than a standard deviation, and half a point, below that of the adaptive one",
         verdicts.falls_behind_retrained,
     ),
     Claim(
+        "Translation",
         "A Transformer needs far fewer feed-forward parameters than it is given",
-        "200 times fewer at a loss of 1.51 against 1.43",
+        "200 times fewer, at a loss of 1.51 against 1.43",
         "text",
         f"at least {TEN} times fewer than the fixed width with the best validation loss, and a test loss at most "
         f"{PAPER_DISTANCE} above it, as in the paper",
@@ -133,16 +149,28 @@ CLAIMS = (
 )
 
 
-def claims_table(results_of: Callable[[str], Results]) -> Table:
-    """All claims with the paper's figures, their criteria, our numbers and the verdicts."""
-    rows = []
+class Judged(NamedTuple):
+    """A claim with its verdict: our figures and the paper's, the criterion, and the runs behind it."""
+
+    topic: str
+    claim: str
+    verdict: str
+    ours: str
+    paper: str
+    criterion: str
+    runs: str
+
+
+def judge_claims(results_of: Callable[[str], Results]) -> list[Judged]:
+    """All claims, judged by the results of each experiment."""
+    judged = []
     for claim in CLAIMS:
         results = results_of(claim.experiment)
         verdict = claim.judge(results)
         said = "not run" if verdict is None else "holds" if verdict.holds else "does not hold"
         found, length = ("–", "–") if verdict is None else (verdict.found, _length(results))
-        rows.append((claim.says, said, found, claim.paper, length, claim.holds_if))
-    return Table(("claim", "verdict", "ours", "paper", "runs × epochs", "holds if"), tuple(rows))
+        judged.append(Judged(claim.topic, claim.says, said, found, claim.paper, claim.holds_if, length))
+    return judged
 
 
 def _length(results: Results) -> str:
@@ -153,7 +181,7 @@ def _length(results: Results) -> str:
         cases = [results.selection(*pair) for pair in pairs]
     counts = [len(runs) for runs in cases if runs]
     epochs = [int(run["epochs"]) for runs in cases for run in runs]
-    return f"{_from_to(counts)} × {_from_to(epochs)}"
+    return f"{_from_to(counts)} per case, of {_from_to(epochs)} epochs"
 
 
 def _from_to(numbers: Sequence[int]) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from awn.basics.text_table import markdown_table
 from awn.files.write import write_files
@@ -15,13 +16,13 @@ from awn.report.figure import Figures
 from awn.report.markup import Section, items, plots, table
 from awn.report.markup import plot as place
 from awn.report.page import write_page
-from awn_paper.claims import claims_table
+from awn_paper.claims import Judged, judge_claims
 from awn_paper.experiments import EXPERIMENTS, Show
 from awn_paper.pictures import interactive, picture
 from awn_paper.protocol import PROFILES, Experiment, Profile
 from awn_paper.run import Record
 from awn_paper.show import Plot, Results, Shown, Table
-from awn_paper.store import Store
+from awn_paper.store import Store, slug
 
 _INTRODUCTION = """# The paper, reproduced
 
@@ -30,7 +31,7 @@ writes this page from the files under `results/paper`: one JSON file per run, wi
 history.
 
     awn paper list                            # the experiments
-    awn paper run all --profile small         # what two cores do in an evening
+    awn paper run all --workers 2             # the small profile: an evening on two cores
     awn paper run table1 --only Spiral        # one experiment, one data set
     awn paper report                          # this page, and results/paper/report.html
 
@@ -39,11 +40,13 @@ each section says. `small` has fewer epochs. Every data set is shown by the long
 `awn paper run NAME --profile long --resume` continues an interrupted run.
 """
 
-_PAIRS = "Pairs are adaptive / fixed networks; for searches adaptive / best search, for Kaiming+ with it / without it."
+_PAIRS = (
+    "Pairs of figures are adaptive / fixed; for searches, adaptive / best search; for Kaiming+, with it / without it."
+)
 
 _CONVENTIONS = """## Conventions
 
-Mean (deviation) over runs. "Not run" means that there is no result yet.
+Figures are means (standard deviations) over runs. "Not run" means that there is no result yet.
 Data sets are read from the folder that `AWN_DATA` names, or from the user's cache. A missing file is downloaded from
 its original source and verified by its hash; the hash of MiniBooNE is not known. The credit card table must be placed
 in the folder by hand; the error message gives the path.
@@ -55,7 +58,7 @@ Where the paper is silent, or we differ from it, in all profiles:
 - Of configurations with the same validation accuracy, the one with the lower validation loss is chosen. This rule was
   made after the first results; see Table 1.
 - λ is learned through its logarithm. Biases start as PyTorch's do, and so do the weights of fixed networks.
-- The features of real tables have mean 0 and deviation 1 over the training part. MiniBooNE is the file of UCI.
+- The features of real tables have mean 0 and standard deviation 1 over the training part. MiniBooNE is the file of UCI.
 - MNIST and CIFAR keep their own test part, and a sixth of the rest is for validation.
 - For model selection, training and validation are drawn anew from their union, unless a data set has its own splits.
 - The paper takes the fixed graph networks from the literature. Ours are trained.
@@ -64,37 +67,63 @@ Where the paper is silent, or we differ from it, in all profiles:
 - Unless a table says otherwise, widths are those of the kept epoch, which need not be the last.
 """
 
+_ORIGINS = "Where the results come from"
+_ORIGINS_SAY = (
+    "The command that makes the runs of each data set, and the commits and days of these runs. Experiments that share "
+    "runs name the same ones. The seed and the settings of each run are in its file."
+)
+
+
+class Said(NamedTuple):
+    """What a profile's protocol says of all its data sets, and of some."""
+
+    of_all: str
+    of_some: Sequence[str]
+
+
+class Origin(NamedTuple):
+    """The runs behind a data set of an experiment: the command that makes them, their commits and their days."""
+
+    command: str
+    commits: str
+    days: str
+
 
 @dataclass(frozen=True)
 class Part:
-    """An experiment: how its results were made, a paragraph for each profile, and what is shown of them."""
+    """An experiment: what its profiles say, what is shown of it, a few words on it, and where the runs come from."""
 
     experiment: Experiment
-    made: Sequence[str]
+    said: Sequence[Said]
     shown: Sequence[Shown]
     words: str
+    origins: Sequence[Origin]
 
 
 def write_document(root: Path, document: Path, pictures: Path, page: Path, *, png: bool = False) -> list[Path]:
     """Write the document, its pictures and the page; returns their paths. With `png` the pictures come as PNG too.
 
-    Words on a result stand in `notes/<experiment>.md` under the root, those on all claims in `notes/claims.md`.
+    Words on a result stand in `notes/<experiment>.md` under the root, those on a claim in `notes/claims/<topic>.md`.
     """
     store = Store(root)
     parts = [_part(store, experiment, show) for experiment, show in EXPERIMENTS.values()]
     files: dict[Path, bytes] = {}
     sections: list[Section] = []
     figures: Figures = {}
-    claims = claims_table(lambda name: _results(store, EXPERIMENTS[name][0]))
-    words = _note(store, "claims")
-    text = [_INTRODUCTION, f"## The claims\n\n{_PAIRS}\n\n{markdown_table(claims.head, claims.rows)}\n"]
-    text += [f"{words}\n"] if words else []
-    text.append(_CONVENTIONS)
-    body = table(claims.head, claims.rows, "The claims") + (items(words.split("\n\n")) if words else "")
+    claims = judge_claims(lambda name: _results(store, EXPERIMENTS[name][0]))
+    reasons = {claim.topic: _note(store, f"claims/{slug(claim.topic)}") for claim in claims}
+    text = [_INTRODUCTION, _claims_markdown(claims, reasons), _CONVENTIONS]
+    told = [f"{topic}: {words}" for topic, words in reasons.items() if words]
+    body = table(Judged._fields, claims, "The claims") + (items(told) if told else "")
     sections.append(Section("claims", "The claims", _PAIRS, body))
     for part in parts:
         text.append(_markdown(part, document, pictures, files, png=png))
         sections.append(_section(part, figures))
+    rows = tuple(tuple(origin) for part in parts for origin in part.origins)
+    if rows:
+        marked = [(f"`{command}`", *rest) for command, *rest in rows]
+        text.append(f"## {_ORIGINS}\n\n{_ORIGINS_SAY}\n\n{markdown_table(Origin._fields, marked)}\n")
+        sections.append(Section("origins", _ORIGINS, _ORIGINS_SAY, table(Origin._fields, rows, _ORIGINS)))
     files[document] = "\n".join(text).encode()
     write_files(files)
     write_page(page, "The paper, reproduced", "", sections, figures)
@@ -103,25 +132,29 @@ def write_document(root: Path, document: Path, pictures: Path, page: Path, *, pn
 
 def _part(store: Store, experiment: Experiment, show: Show) -> Part:
     results = _results(store, experiment)
-    made = []
+    said: list[Said] = []
+    origins: list[Origin] = []
     for profile in PROFILES:
         used = Results(tuple(outcome for outcome in results.outcomes if outcome["profile"] == profile))
         if used.outcomes:
-            made.append(f"Profile `{profile}`: {_says(used)} Made by {_origin(experiment, profile, used)}.")
-    return Part(experiment, made, show(results), _note(store, experiment.name))
+            said.append(_said(profile, used))
+            origins += _origins(experiment, profile, used)
+    return Part(experiment, said, show(results), _note(store, experiment.name), origins)
 
 
-def _says(results: Results) -> str:
-    """What the protocol says, once, and what single cases add to it, such as another number of runs."""
-    said = list(dict.fromkeys(outcome["says"] for outcome in results.outcomes))
-    whole = [one for one in said if not any(one != other and one.startswith(other) for other in said)]
-    added: dict[str, list[str]] = {}
-    for outcome in results.outcomes:
-        for start in whole:
-            if outcome["says"] != start and outcome["says"].startswith(start):
-                rest = outcome["says"].removeprefix(start).strip()
-                added.setdefault(rest, []).append(f"{outcome['dataset']}, {outcome['label']}")
-    return " ".join([*whole, *(f"{'; '.join(dict.fromkeys(cases))}: {rest}" for rest, cases in added.items())])
+def _said(profile: Profile, results: Results) -> Said:
+    """The words of a profile once, and each detail with the data sets that it is about, or some of their cases."""
+    of_all = " ".join(dict.fromkeys(outcome["says"] for outcome in results.outcomes))
+    about: dict[str, list[str]] = {}
+    for name in results.datasets:
+        details = {o["label"]: o["details"] for o in results.outcomes if o["dataset"] == name and o["details"]}
+        shared = len(set(details.values())) == 1 and len(details) == len(results.labels(name))
+        for label, detail in details.items():
+            about.setdefault(detail, []).append(name if shared else f"{name}, {label}")
+    return Said(
+        f"Profile `{profile}`: {of_all}",
+        [f"{'; '.join(dict.fromkeys(names))}: {detail}" for detail, names in about.items()],
+    )
 
 
 def _note(store: Store, name: str) -> str:
@@ -145,9 +178,9 @@ def _cases(results: Results, dataset: str) -> set[tuple[str, int]]:
     return {(outcome["label"], outcome["fold"]) for outcome in results.outcomes if outcome["dataset"] == dataset}
 
 
-def _origin(experiment: Experiment, profile: Profile, results: Results) -> str:
+def _origins(experiment: Experiment, profile: Profile, results: Results) -> list[Origin]:
     """For every data set, what makes its runs, and by which commits and on which days they were made."""
-    made = []
+    found = []
     for name in results.datasets:
         runs = [run for outcome in results.outcomes if outcome["dataset"] == name for run in _runs(outcome)]
         if not runs:
@@ -156,18 +189,33 @@ def _origin(experiment: Experiment, profile: Profile, results: Results) -> str:
         command += ["--profile", profile] if profile != "small" else []
         commits = ", ".join(dict.fromkeys(run["from"]["commit"] or "commit unknown" for run in runs))
         days = sorted({str(run["from"]["date"])[:10] for run in runs})
-        made.append(f"`{shlex.join(command)}` ({commits}; {' to '.join(dict.fromkeys((days[0], days[-1])))})")
-    return "; ".join(made)
+        found.append(Origin(shlex.join(command), commits, " to ".join(dict.fromkeys((days[0], days[-1])))))
+    return found
 
 
 def _runs(outcome: dict[str, Any]) -> list[Record]:
     return [*outcome["selection"], *outcome["final"]]
 
 
+def _claims_markdown(claims: Sequence[Judged], reasons: Mapping[str, str]) -> str:
+    """The verdicts in a table; then for every topic the figures, the criterion and the reason."""
+    verdicts = markdown_table(("claim", "verdict"), [(claim.claim, claim.verdict) for claim in claims])
+    lines = ["## The claims", "", verdicts, "", _PAIRS, ""]
+    for topic, told in itertools.groupby(claims, lambda claim: claim.topic):
+        lines += [f"### {topic}", ""]
+        for claim in told:
+            lines += [f"**{claim.claim}: {claim.verdict}.**", ""]
+            lines += [f"- Ours: {claim.ours}.", f"- Paper: {claim.paper}."]
+            lines += [f"- Holds if {claim.criterion}.", f"- Runs: {claim.runs}.", ""]
+        lines += [reasons[topic], ""] if reasons[topic] else []
+    return "\n".join(lines)
+
+
 def _markdown(part: Part, document: Path, pictures: Path, files: dict[Path, bytes], *, png: bool) -> str:
     lines = [f"## {part.experiment.title}", "", f"`awn paper run {part.experiment.name}`. {part.experiment.says}", ""]
-    for paragraph in part.made or ["Not run yet; the paper's figures stand alone."]:
-        lines += [paragraph, ""]
+    for said in part.said or [Said("Not run yet; the paper's figures stand alone.", [])]:
+        lines += [said.of_all, ""]
+        lines += [*(f"- {one}" for one in said.of_some), ""] if said.of_some else []
     for shown in part.shown:
         if isinstance(shown, Table):
             lines += [markdown_table(shown.head, shown.rows), ""]
@@ -191,7 +239,7 @@ def _section(part: Part, figures: Figures) -> Section:
             drawn.append(place(shown.key, shown.title, shown.title))
         else:
             body += table(shown.head, shown.rows, part.experiment.title)
-    facts = part.made or ["Not run yet."]
+    facts = [one for said in part.said or [Said("Not run yet.", [])] for one in (said.of_all, *said.of_some)]
     body += items([fact.replace("`", "") for fact in facts]) + (plots(drawn) if drawn else "")
     if part.words:
         body += items(part.words.split("\n\n"))

@@ -7,7 +7,7 @@ know where or in which order the runs are made.
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Any, Literal, get_args
@@ -161,11 +161,15 @@ AnyCase = Case | Retrained | OfTotal | Searched
 
 @dataclass(frozen=True)
 class Protocol:
-    """What is run: the cases, the number of final runs, and how it differs from what the paper did."""
+    """What is run: the cases, the number of final runs, and how it differs from what the paper did.
+
+    `says` holds for all data sets, `details` for one each.
+    """
 
     cases: tuple[AnyCase, ...]
     seeds: int
     says: str
+    details: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def datasets(self) -> tuple[str, ...]:
@@ -181,14 +185,15 @@ class Protocol:
         if not matching:
             labels = ", ".join(dict.fromkeys(repr(case.label) for case in cases))
             raise ArgumentError(f"no case has a label that matches {label!r}. There are: {labels}.")
-        return Protocol(matching, self.seeds, self.says)
+        return replace(self, cases=matching)
 
     def with_seeds(self, seeds: int | None) -> Protocol:
         """Another number of final runs, and a word on it; a protocol without final runs has none to change."""
         if seeds is None or self.seeds == 0:
             return self
         cases = tuple(case if isinstance(case, Searched) else replace(case, seeds=None) for case in self.cases)
-        return Protocol(cases, seeds, f"{self.says} Final runs here: {seeds}.")
+        details = {name: f"{self.details.get(name, '')} Final runs here: {seeds}.".strip() for name in self.datasets}
+        return Protocol(cases, seeds, self.says, details)
 
 
 @dataclass(frozen=True)

@@ -86,7 +86,7 @@ def at_end(record: Record) -> Record:
 
 
 def mean_std(values: Sequence[float], digits: int = 1) -> str:
-    """A mean and a deviation, as the paper writes them.
+    """A mean and a standard deviation, as the paper writes them.
 
     >>> mean_std([99.0, 100.0, 101.0]), mean_std([8]), mean_std([])
     ('100.0 (1.0)', '8.0', 'not run')
@@ -98,18 +98,18 @@ def mean_std(values: Sequence[float], digits: int = 1) -> str:
 
 
 def scores(records: Sequence[Record], part: str = "test") -> str:
-    """The scores of runs as mean and deviation."""
+    """The scores of runs as mean and standard deviation."""
     digits = 1 if not records or "accuracy" in records[0][part] else 2
     return mean_std([score(record, part) for record in records], digits)
 
 
 def widths(records: Sequence[Record]) -> str:
-    """The total widths of runs as mean and deviation."""
+    """The total widths of runs as mean and standard deviation."""
     return mean_std([total_width(record) for record in records])
 
 
 def over_epochs(name: str, records: Sequence[Record], curve: Callable[[Record], Sequence[float]]) -> Series:
-    """The mean over runs after every epoch, with a band of one deviation. A run that ended keeps its last value."""
+    """The mean over runs after each epoch, with a band of one standard deviation; ended runs keep their last value."""
     longest = max(records, key=lambda record: int(record["epochs"]))
     x = longest["history"]["epoch"]
     curves = [_at(x, record["history"]["epoch"], curve(record)) for record in records]

@@ -17,7 +17,7 @@ from awn.files.lock import folder_lock
 from awn.files.provenance import provenance
 from awn.files.read import read_json as read_file
 from awn.files.write import write_files
-from awn_paper.protocol import AnyCase, Experiment, Outcome, Profile
+from awn_paper.protocol import AnyCase, Experiment, Outcome, Profile, Protocol
 from awn_paper.run import Job, Record
 
 
@@ -49,14 +49,15 @@ class Store:
         write_files({self.run_path(folder, job): packed(record)})
 
     def keep_outcome(
-        self, experiment: Experiment, profile: Profile, case: AnyCase, outcome: Outcome, says: str
+        self, experiment: Experiment, profile: Profile, case: AnyCase, outcome: Outcome, protocol: Protocol
     ) -> None:
         """Write what a case came to, by the names of its runs; with fewer final runs than are written, that stays."""
         folder = experiment.runs_folder
         content = {
             "experiment": experiment.name,
             "profile": profile,
-            "says": says,
+            "says": protocol.says,
+            "details": protocol.details.get(case.settings.dataset, ""),
             "dataset": case.settings.dataset,
             "fold": case.settings.fold,
             "label": case.label,

@@ -72,7 +72,7 @@ class Sweep:
                     except StopIteration as end:
                         wanted = None
                         outcomes.append(end.value)
-                        self._store.keep_outcome(self._experiment, self._profile, case, end.value, protocol.says)
+                        self._store.keep_outcome(self._experiment, self._profile, case, end.value, protocol)
                         self._tell(f"{case.settings.dataset}, {case.label}: done")
                 if wanted is not None and not any(job in self._runs.failures for job in wanted):
                     still.append((case, stages, wanted))

@@ -22,7 +22,7 @@ from awn_paper.experiments.truncate import label as cut_label
 from awn_paper.run import Record, total_width
 from awn_paper.show import Results, at_end, score, score_curve, width_after, width_curve
 
-_HALF_A_POINT = 0.5  # of accuracy: less is no loss, whatever the deviation
+_HALF_A_POINT = 0.5  # of accuracy: less is no loss, whatever the standard deviation
 _A_QUARTER = 1.25  # ratio of widths: less is the same
 TEN = 10  # times fewer parameters, where the paper has 200
 _LEARNED = 99.5  # per cent: a task that is learned
@@ -215,7 +215,7 @@ def families_in_order(results: Results) -> Verdict | None:
 
 
 def _no_worse(runs: Sequence[Record], others: Sequence[Record]) -> bool:
-    """Whether the mean score is not worse by more than a deviation, or half a point; a loss is better when lower."""
+    """Whether the mean score is at most a standard deviation worse, or half a point; a loss is better when lower."""
     better = statistics.fmean(map(score, runs)) - statistics.fmean(map(score, others))
     if "accuracy" not in runs[0]["test"]:
         return -better >= -_spread(runs, others)
@@ -223,7 +223,7 @@ def _no_worse(runs: Sequence[Record], others: Sequence[Record]) -> bool:
 
 
 def _spread(*groups: Sequence[Record]) -> float:
-    """The largest deviation of the scores of several groups; one run has none."""
+    """The largest standard deviation of the scores of several groups; one run has none."""
     return max(statistics.stdev(map(score, runs)) if len(runs) > 1 else 0.0 for runs in groups)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from awn_paper.claims import CLAIMS, Claim, claims_table
+from awn_paper.claims import CLAIMS, Claim, judge_claims
 from awn_paper.experiments.anneal import PRIORS, label
 from awn_paper.experiments.batch import equal_steps
 from awn_paper.experiments.text import DATASET as TRANSLATED
@@ -174,8 +174,8 @@ def test_a_family_that_does_not_learn_the_task_does_not_count() -> None:
 
 
 def test_the_runs_of_a_model_selection_are_counted_where_there_are_no_others() -> None:
-    table = claims_table(lambda name: BY_EXPERIMENT["quantile"][0] if name == "quantile" else Results(()))
-    assert [row[4] for row in table.rows if row[1] != "not run"] == ["1 × 2"]
+    judged = judge_claims(lambda name: BY_EXPERIMENT["quantile"][0] if name == "quantile" else Results(()))
+    assert [claim.runs for claim in judged if claim.verdict != "not run"] == ["1 per case, of 2 epochs"]
 
 
 def test_batches_are_compared_after_equal_steps_too() -> None:
@@ -192,11 +192,11 @@ def test_batches_are_compared_after_equal_steps_too() -> None:
 
 
 def test_numbers_stand_beside_the_verdict() -> None:
-    table = claims_table(lambda name: BY_EXPERIMENT[name][1] if name in ("table1", "start") else Results(()))
-    said = {row[0]: (row[2], row[4], row[1]) for row in table.rows}
+    judged = judge_claims(lambda name: BY_EXPERIMENT[name][1] if name in ("table1", "start") else Results(()))
+    said = {claim.claim: (claim.ours, claim.runs, claim.verdict) for claim in judged}
     assert said["Adaptive networks are as accurate as fixed ones"] == (
         "1 of 2: pol 98.0 / 99.0, MNIST 98.4 / 99.0 (worse)",
-        "1–2 × 2",
+        "1–2 per case, of 2 epochs",
         "does not hold",
     )
     assert said["Under ReLU6 the width ends the same wherever it starts"][0] == "relu6: 20–200 → 100–130, ratio 1.30"

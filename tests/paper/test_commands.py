@@ -82,7 +82,7 @@ def test_run_and_report(run, tmp_path):
     assert json.loads(out) == {"experiment": "table1", "profile": "small", "cases": 2, "runs": 2 * (2 + 2)}
     assert "DoubleMoon, AWN: done" in err
     found = json.loads((tmp_path / "results/paper/table1/small/doublemoon-awn.json").read_text())
-    assert "Final runs here: 2." in found["says"]
+    assert found["details"].endswith("Final runs here: 2.")
     assert not any((tmp_path / "runs/paper").iterdir())  # nothing is left to resume
     code, out, _ = run("run", "table1", "--only", "DoubleMoon", "--seeds", 2, "--json", "--quiet", "--resume")
     assert json.loads(out)["runs"] == 0

@@ -117,7 +117,7 @@ def test_a_case_may_have_a_number_of_seeds_of_its_own_until_the_caller_gives_one
     changed = protocol.with_seeds(4)
     asked, _ = play(changed.cases[0].stages(changed.seeds), lambda job: 0.5)
     assert len(asked[0]) == 4
-    assert "Final runs here: 4." in changed.says
+    assert set(changed.details.values()) == {"Final runs here: 4."}
 
 
 def test_a_run_whose_loss_is_lost_is_never_chosen():

@@ -58,8 +58,8 @@ class Rows:
             names = np.unique(y)
             targets = [torch.from_numpy(np.searchsorted(names, part)) for part in (y, held_y, task.test[1])]
         else:
-            mean, deviation = y.mean(), y.std()
-            scaled = [(np.asarray(part) - mean) / deviation for part in (y, held_y, task.test[1])]
+            mean, std = y.mean(), y.std()
+            scaled = [(np.asarray(part) - mean) / std for part in (y, held_y, task.test[1])]
             targets = [torch.from_numpy(part).float()[:, None] for part in scaled]
         self.targets, self.held_targets, self.test_targets = targets
         encode = Preprocessor(bins=16 if task.classifies else 24).fit(x, targets[0].numpy())

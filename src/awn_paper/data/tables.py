@@ -62,7 +62,7 @@ def _numbers(source: Source, **options: object) -> Array:
 
 
 def _dataset(name: str, features: Array, positive: NDArray[np.bool_]) -> Dataset:
-    """72 % / 8 % / 20 %, with features of mean 0 and deviation 1 over the training part."""
+    """72 % / 8 % / 20 %, with features of mean 0 and standard deviation 1 over the training part."""
     y = torch.from_numpy(positive.astype(np.int64))
     x = torch.from_numpy(features)
     parts = stratified(y, (0.72, 0.08, 0.2), seed=0)

@@ -39,7 +39,7 @@ PRIORS = {
     "divided by N": Anneal(1.0, 0.1, 1000, 2500),
     "not divided": Anneal(1 / SAMPLES**0.5, 0.1 / SAMPLES**0.5, 1000, 2500),
 }
-#: Compression by the prior that is not divided: its means and the deviations that it ends with.
+#: Compression by the prior that is not divided: its means and the standard deviations that it ends with.
 MEANS = (0.05, 0.1, 0.2)
 DEVIATIONS = (1.0, 0.3, 0.1)
 
@@ -51,7 +51,7 @@ def label(prior: str, rate: float) -> str:
 
 def compressed(mean: float, end: float) -> str:
     """The name of a case of the compression by the prior."""
-    return f"mean {mean:g}, deviation {end:g}"
+    return f"mean {mean:g}, σ {end:g}"
 
 
 def _paper_cases() -> tuple[Case, ...]:
@@ -72,7 +72,7 @@ def _with(free: Settings, mean: float, prior: Anneal) -> Settings:
 
 
 def show(results: Results) -> list[Shown]:
-    """The width before the prior and after it, what became of the accuracy, and other means and deviations."""
+    """The width before the prior and after it, what became of the accuracy, and other means and standard deviations."""
     labels = [label(name, rate) for rate in RATES for name in PRIORS]
     named = {name: results.final("SpiralHard", name) for name in labels}
     rows = []
@@ -134,18 +134,19 @@ def _units(runs: Sequence[Record]) -> float:
 ANNEAL = Experiment(
     name="anneal",
     title="Compression while training",
-    says="SpiralHard, ReLU6, no prior on the weights; from some epoch on a prior N(0.05, σ) on λ, with σ annealed "
-    "from 1 to 0.1. The paper: from about 800 units to about 300, with no loss of accuracy. Ours from two starts: "
-    "without the prior; with its term divided by the number N of samples, as the text scales the objective; and with "
-    "the term not divided.",
+    says="SpiralHard, four layers, ReLU6, no prior on the weights. During training, a prior N(0.05, σ) on λ sets in, "
+    "whose σ is annealed from 1 to 0.1. The paper: from about 800 units to about 300, with no loss of accuracy. We "
+    "compare three objectives from two starts: without the prior; with its term divided by the number N of samples, as "
+    "the paper's text scales the objective; and with the term not divided. Other means and standard deviations of the "
+    "prior show how many units it saves.",
     paper=Protocol(
         _paper_cases(),
         seeds=5,
-        says="Annealed from epoch 1000 to 2500 of 3000; five runs.",
+        says="Annealed from epoch 1,000 to 2,500 of 3,000; five runs.",
     ),
     small=Protocol(
         _paper_cases()[: len(PRIORS)],
         seeds=1,
-        says="Annealed from epoch 1000 to 2500 of 3000, from one start; one run each.",
+        says="Annealed from epoch 1,000 to 2,500 of 3,000, from one start; one run each.",
     ),
 )

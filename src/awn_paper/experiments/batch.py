@@ -79,18 +79,19 @@ def _rows(activation: str, groups: Mapping[int, Sequence[Record]]) -> list[tuple
 BATCH = Experiment(
     name="batch",
     title="The same width for different batch sizes",
-    says="SpiralHard, two hidden layers. The paper: small batches make the width less steady, but it ends the same.",
+    says="SpiralHard, two hidden layers. The paper: the width ends the same for all sizes, and fluctuates more with "
+    "small batches.",
     paper=Protocol(
         _cases(_PAPER, ("relu6",)),
         seeds=5,
-        says="The paper's 5000 epochs, ReLU6 alone, five runs. The paper averages over its model selection.",
+        says="ReLU6, the paper's 5,000 epochs, five runs. The paper averages over its model selection.",
     ),
     long=Protocol(
         _long_cases(),
         seeds=5,
-        says="ReLU6 alone, five runs. Batches of 128 and 256: the paper's 5000 epochs. Batches of 64 and 32: as many "
-        "steps as batches of 128 make in them, 2522 and 1267 epochs. The paper averages over its model selection.",
+        says="ReLU6, five runs. Batches of 128 and 256 have the paper's 5,000 epochs. Batches of 64 and 32 have as "
+        "many steps as batches of 128, in 2,522 and 1,267 epochs. The paper averages over its model selection.",
     ),
-    small=Protocol(_cases(_SMALL), seeds=1, says="300 epochs in place of 5000, one run each."),
+    small=Protocol(_cases(_SMALL), seeds=1, says="300 epochs in place of 5,000, one run each."),
     folder="start",  # batches of 128 are a case of that study
 )

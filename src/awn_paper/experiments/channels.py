@@ -84,10 +84,10 @@ def _flops(run: Record) -> float:
 CHANNELS = Experiment(
     name="channels",
     title="Learned channels of ResNet-20",
-    says="Past the paper, which learns the width of the head alone: the channels of all convolutions of ResNet-20 are "
-    "learned, from two starts, beside fixed networks whose widths are multiplied by 1/2, 3/4 and 1. Shortcuts are "
-    "convolutions where the resolution changes, so that every stage has channels of its own. FLOPs are those of "
-    "convolutions and matrix products for one image, two for a product and a sum, of the network without its unused "
+    says="The paper learns only the width of the head. Here, the channels of all convolutions of ResNet-20 are "
+    "learned, from two starts, and compared with fixed networks of 1/2, 3/4 and the full width. Shortcuts are "
+    "convolutions where the resolution changes, so that each stage has its own channels. FLOPs count the "
+    "convolutions and matrix products for one image, two for each multiplication and addition, without unused "
     "channels.",
     paper=Protocol(
         _cases("CIFAR10", 30),
@@ -98,7 +98,7 @@ CHANNELS = Experiment(
         _cases(PART, 12),
         seeds=1,
         says="Shortened: a fifth of the images (8,334 for training, 1,666 for validation, all 10,000 for the test), 12 "
-        "epochs, one run. The accuracies are comparable with each other, not with Table 1's.",
+        "epochs, one run. The accuracies compare with each other, not with Table 1's.",
     ),
     small=Protocol(_cases(PART, 2), seeds=1, says="A fifth of the images, 2 epochs, one run."),
 )

@@ -42,7 +42,7 @@ def show(results: Results) -> list[Shown]:
 IMPORTANCE = Experiment(
     name="importance",
     title="Importance families",
-    says="SpiralHard; validation accuracy and total width, mean (deviation) over all configurations of a family.",
+    says="SpiralHard. Validation accuracy and total width, as the mean (standard deviation) over all runs of a family.",
     paper=Protocol(
         tuple(
             Case(
@@ -55,7 +55,7 @@ IMPORTANCE = Experiment(
         ),
         seeds=0,
         says="Three depths, three activations, σ_θ of 1, 10 and 100, and several starts of each family, which the "
-        "paper does not all name; layers of at most 5000 units.",
+        "paper does not all name. Layers of at most 5,000 units.",
     ),
     small=Protocol(
         tuple(
@@ -63,7 +63,7 @@ IMPORTANCE = Experiment(
             for name, families in FAMILIES.items()
         ),
         seeds=0,
-        says="Two depths, two activations, σ_θ = 10 and two starts of each family, 150 epochs; layers of at most 2000 "
+        says="Two depths, two activations, σ_θ = 10 and two starts of each family, 150 epochs. Layers of at most 2,000 "
         "units.",
     ),
     long=Protocol(
@@ -72,7 +72,8 @@ IMPORTANCE = Experiment(
             for name, families in FAMILIES.items()
         ),
         seeds=0,
-        says="Two layers of at most 1000 units, two activations, σ_θ = 10 and two starts of each family, five runs of "
-        f"each; the paper's 5000 epochs at most; training stops after {PATIENCE} without a better validation score.",
+        says="Two layers of at most 1,000 units, two activations, σ_θ = 10 and two starts of each family, with five "
+        f"runs each. Up to the paper's 5,000 epochs; training stops after {PATIENCE} without a better validation "
+        "score.",
     ),
 )

@@ -50,13 +50,13 @@ def show(results: Results) -> list[Shown]:
 INITIALISATION = Experiment(
     name="initialisation",
     title="Kaiming+ against Kaiming",
-    says="SpiralHard, ReLU. The paper: the usual start lets activations die out from layer to layer, and four layers "
-    "hardly converge; Kaiming+ keeps their variance.",
-    paper=Protocol(_cases(_PAPER), seeds=5, says="1000 epochs, five runs; the paper does not say how many it had."),
+    says="SpiralHard, ReLU. The paper: with Kaiming initialisation, activations die out from layer to layer and "
+    "networks of four layers hardly converge; Kaiming+ keeps the variance.",
+    paper=Protocol(_cases(_PAPER), seeds=5, says="1,000 epochs, five runs. The paper does not state how many it had."),
     long=Protocol(
         _cases(_SMALL),
         seeds=5,
-        says="150 epochs in place of 1000; five runs.",
+        says="150 epochs in place of 1,000, five runs.",
     ),
     small=Protocol(_cases(_SMALL), seeds=2, says="150 epochs, two runs."),
 )

@@ -53,19 +53,19 @@ QUANTILE = Experiment(
     paper=Protocol(
         (*_cases(_PAPER, ACTIVATIONS, 5), *_cases(_SPIRAL, ACTIVATIONS, 5)),
         seeds=0,
-        says="One hidden layer, 5000 epochs; the three activations with σ_θ = 10, which is half of the paper's grid, "
-        "and five runs of each. Spiral, with its 1000 epochs, stands beside SpiralHard.",
+        says="One hidden layer and three activations with σ_θ = 10, which is half of the paper's grid; five runs each. "
+        "SpiralHard has 5,000 epochs. Spiral, which the paper does not show, has 1,000.",
     ),
     long=Protocol(
         (*_cases(_PAPER, _TWO, 5), *_cases(_SPIRAL, _TWO, 5)),
         seeds=0,
-        says="One hidden layer and the paper's 5000 epochs, ReLU6 and LeakyReLU, σ_θ = 10, five runs of each; Spiral, "
-        "with its 1000 epochs, stands beside SpiralHard.",
+        says="One hidden layer, ReLU6 and LeakyReLU, σ_θ = 10, five runs each. SpiralHard has the paper's 5,000 "
+        "epochs. Spiral, which the paper does not show, has 1,000.",
     ),
     small=Protocol(
         (*_cases(_PAPER.change(epochs=300, layers=2), _TWO), *_cases(_SPIRAL, _TWO)),
         seeds=0,
-        says="SpiralHard: two hidden layers, since one learns SpiralHard too slowly for two cores; two activations, "
-        "300 epochs. Spiral: one layer, 1000 epochs.",
+        says="Two activations. SpiralHard has 300 epochs and two hidden layers, since one layer learns it too slowly. "
+        "Spiral has 1,000 epochs and one layer.",
     ),
 )

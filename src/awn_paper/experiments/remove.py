@@ -84,8 +84,8 @@ def _as_in_the_paper(truncation: Protocol) -> Protocol:
 REMOVE = Experiment(
     name="remove",
     title="Removing the most important units",
-    says="The networks of the truncation study. The paper: without the first 40 units of 83 the accuracy is that of "
-    "chance; alone, most of the first 25 matter, and later ones hardly.",
+    says="The networks of the truncation study. The paper: without the first 40 of 83 units, the accuracy is at the "
+    "level of chance. Removed one at a time, most of the first 25 units matter, and later ones hardly do.",
     paper=_as_in_the_paper(TRUNCATE.paper),
     small=_as_in_the_paper(TRUNCATE.small),
     folder="truncate",

@@ -77,8 +77,8 @@ RETRAIN = Experiment(
     small=Protocol(
         (*retrained(TABLE1.small, ("Spiral", "SpiralHard")), *_graphs()),
         seeds=10,
-        says="Grids and epochs of Table 1's small profile; REDDIT-B: the first of ten folds, 10 epochs in place of "
-        "1000, mean pooling, one run each.",
+        says="Grids and epochs of Table 1's small profile.",
+        details={"REDDIT-B": "The first of ten folds, 10 epochs in place of 1,000, mean pooling, one run each."},
     ),
     long=Protocol(
         (
@@ -86,8 +86,8 @@ RETRAIN = Experiment(
             *retrained(TABLE1.protocol("long"), ("REDDIT-B",), seeds=1, totals_on=FOLDS[:1]),
         ),
         seeds=10,
-        says="Grids, epochs and early stopping of Table 1's long profile, ten final runs; REDDIT-B: one run on each of "
-        "ten folds, and on the first for the total widths.",
+        says="Grids, epochs and early stopping of Table 1's long profile, ten final runs.",
+        details={"REDDIT-B": "One run on each of ten folds; for the total widths, on the first."},
     ),
     folder="table1",
 )

@@ -66,12 +66,12 @@ START = Experiment(
     name="start",
     title="The same width from different starts",
     says="SpiralHard, two hidden layers, from different starting rates of the exponential. The paper: the width ends "
-    "the same under ReLU6, and approaches the same slowly under ReLU and LeakyReLU.",
+    "the same with ReLU6, and slowly approaches the same with ReLU and LeakyReLU.",
     paper=Protocol(
         _cases(_PAPER, {"relu6": 10, "relu": 5, "leaky_relu": 5}),
         seeds=10,
-        says="The paper's 5000 epochs; ten runs under ReLU6, five under the others. The paper averages over its model "
+        says="The paper's 5,000 epochs; ten runs with ReLU6, five with the others. The paper averages over its model "
         "selection.",
     ),
-    small=Protocol(_cases(_PAPER, {"relu6": 2}), seeds=2, says="The paper's 5000 epochs, ReLU6 alone, two runs each."),
+    small=Protocol(_cases(_PAPER, {"relu6": 2}), seeds=2, says="ReLU6, the paper's 5,000 epochs, two runs each."),
 )

@@ -109,9 +109,9 @@ TEXT_STUDY = Experiment(
         _cases(_LONG),
         seeds=2,
         says="Shortened: pairs of sentences of at most 24 tokens (10,135 of 29,000 for training, 390 of 1,000 for the "
-        "test), the 2,000 most frequent tokens and one for all others; one layer on each side in place of six, "
-        "embeddings of 64 numbers in place of 512, four heads; ReLU, Adam at 0.003, 15 epochs in place of 500. The "
-        "losses are not comparable with the paper's, but among each other. AWN has the paper's start (rate 0.004) and "
-        "prior (σ_θ = 1). AWN, anchored, goes past the paper: the scale of awn, 64 units at the start, σ_θ = 0.6.",
+        "test), with the 2,000 most frequent tokens and one for all others. One layer on each side in place of six, "
+        "embeddings of 64 numbers in place of 512, four heads, ReLU, Adam at 0.003, 15 epochs in place of 500. The "
+        "losses compare with each other, not with the paper's. AWN has the paper's start (rate 0.004) and prior "
+        "(σ_θ = 1). AWN, anchored, goes past the paper, with awn's scale, 64 units at the start and σ_θ = 0.6.",
     ),
 )

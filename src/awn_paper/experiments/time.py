@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 
-from awn_paper.experiments.table1 import TABLE1, VARIANTS
+from awn_paper.experiments.table1 import TABLE1, rows_for
 from awn_paper.protocol import Experiment
 from awn_paper.show import NOT_RUN, Results, Shown, Table
 
@@ -27,8 +27,7 @@ def show(results: Results) -> list[Shown]:
     """Seconds of a configuration, and the two ratios, ours beside the paper's."""
     head = ("data set", "Fixed, s", "AWN, s", "one run, AWN / Fixed", "paper", "model selection, AWN / Fixed", "paper")
     rows = []
-    variants = {name: PAPER[like] for name, like in VARIANTS.items() if name in results.datasets}
-    for name, (single, whole) in {**PAPER, **variants}.items():
+    for name, (single, whole) in rows_for(PAPER, results).items():
         fixed, awn = (_Spent(results, name, label) for label in ("Fixed", "AWN"))
         if not fixed.one or not awn.one:
             rows.append((name, NOT_RUN, NOT_RUN, "–", f"{single:g}", "–", f"{whole:g}"))

@@ -125,15 +125,16 @@ def _curve(name: str, runs: Sequence[Record], rule: str = "importance") -> Serie
 _PROTOCOL = Protocol(
     tuple(cases()),
     seeds=10,
-    says="The paper's 1000 epochs and k = 0.9, and higher k from the same 231 units; the paper shows one network. "
-    "Repaired networks, and those trained in order, go past the paper.",
+    says="The paper's 1,000 epochs and k = 0.9, and higher k from the same 231 units. The paper shows one network. "
+    "Repaired and ordered networks go past the paper.",
 )
 
 TRUNCATE = Experiment(
     name="truncate",
     title="Truncation after training",
-    says="Spiral, one hidden layer of ReLU6. The paper: of 83 units 30 % can go at no loss, then the accuracy falls "
-    "smoothly; random units, or those of small activations, do worse.",
+    says="Spiral, one hidden layer with ReLU6. The paper: of 83 units, the 30 % of the lowest importance can be "
+    "removed at no loss; beyond that, the accuracy falls smoothly. Removing random units, or those of small "
+    "activations, costs more.",
     paper=_PROTOCOL,
     small=_PROTOCOL.with_seeds(3),
 )

@@ -31,20 +31,20 @@ class ResNet20:
 
 
 class Prepare(nn.Module):
-    """Bytes to numbers of mean 0 and deviation 1, shifted by up to 4 pixels and flipped at random while training."""
+    """Standardise the bytes of images; in training, shift them by up to 4 pixels and flip them at random."""
 
     mean: Tensor
-    deviation: Tensor
+    std: Tensor
 
-    def __init__(self, mean: Tensor, deviation: Tensor, *, augment: bool) -> None:
+    def __init__(self, mean: Tensor, std: Tensor, *, augment: bool) -> None:
         super().__init__()
         self.augment = augment
         self.register_buffer("mean", mean[:, None, None])
-        self.register_buffer("deviation", deviation[:, None, None])
+        self.register_buffer("std", std[:, None, None])
 
     def forward(self, x: Tensor) -> Tensor:
         """[samples, channels, height, width] of bytes to the same of numbers."""
-        x = (x.float() - self.mean) / self.deviation
+        x = (x.float() - self.mean) / self.std
         moved = _shifted_and_flipped(x) if self.training and self.augment else x
         return moved.contiguous(memory_format=torch.channels_last)  # faster on a CPU, by a sixth for this network
 
