@@ -43,7 +43,7 @@ def show(results: Results) -> list[Shown]:
             rows.append((f"{name}, {label}", scores(runs), widths(runs), time, str(len(runs))))
     ours = Table(("", "accuracy", "total width", "search and one training, s", "runs"), tuple(rows))
     theirs = Table(("the paper, ResNet-20", *labels), tuple((name, *row) for name, row in PAPER.items()))
-    return [ours, theirs]
+    return [ours, theirs] if rows else [theirs]
 
 
 def _on(name: str, layers: int, activation: str, training: Training) -> tuple[AnyCase, ...]:
