@@ -163,11 +163,14 @@ def _note(store: Store, name: str) -> str:
 
 
 def _results(store: Store, experiment: Experiment) -> Results:
-    """For every data set, the results of the longest profile that has all cases that shorter ones have."""
+    """For every data set, in the order of the protocols, the longest profile that has all cases of shorter ones."""
     found = [Results(tuple(store.outcomes(experiment, profile))) for profile in PROFILES]
-    names = dict.fromkeys(name for results in reversed(found) for name in results.datasets)
+    planned = [protocol.datasets for protocol in (experiment.paper, experiment.long, experiment.small) if protocol]
+    known = [results.datasets for results in found]
     chosen: list[dict[str, Any]] = []
-    for name in names:
+    for name in dict.fromkeys(name for names in (*planned, *known) for name in names):
+        if not any(name in names for names in known):
+            continue
         cases = [_cases(results, name) for results in found]
         place = next(p for p, own in enumerate(cases) if own and all(own >= other for other in cases[p + 1 :]))
         chosen += [outcome for outcome in found[place].outcomes if outcome["dataset"] == name]

@@ -115,9 +115,11 @@ def cut_for_free(quantile: float, results: Results) -> Verdict | None:
         return None
     runs = [at_end(run) for run in kept]
     whole = statistics.fmean(map(score, runs))
-    by = {rule: statistics.fmean(accuracies(runs, 0.7, rule)) for rule in ("importance", "random", "magnitude")}
-    holds = by["importance"] >= whole - _HALF_A_POINT and by["importance"] > max(by["random"], by["magnitude"])
-    said = ", ".join(f"by {rule} {value:.1f}" for rule, value in by.items())
+    important, random, small = (
+        statistics.fmean(accuracies(runs, 0.7, rule)) for rule in ("importance", "random", "magnitude")
+    )
+    holds = important >= whole - _HALF_A_POINT and important > max(random, small)
+    said = f"cut by importance {important:.1f}, at random {random:.1f}, by magnitude {small:.1f}"
     at_kept = f"{statistics.fmean(map(score, kept)):.1f} → {statistics.fmean(accuracies(kept, 0.7)):.1f}"
     return Verdict(holds, f"{_width(runs):.0f} units, whole {whole:.1f}; {said}; at the kept epoch {at_kept}")
 

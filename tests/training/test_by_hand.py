@@ -101,6 +101,8 @@ PRIORS: dict[str, Any] = {
     "width": awn.Prior(2.0, width_mean=0.3, width_scale=0.02),
     "folded": awn.Prior(None, width_mean=0.3, width_scale=Anneal(0.1, 0.01, 0, 10), folded=True),
     "not begun": awn.Prior(2.0, width_mean=0.3, width_scale=Anneal(0.1, 0.01, 5, 10)),
+    "price": awn.Prior({"hidden.*": 2.0, "output": None}, price=awn.loss.Price()),
+    "price and width": awn.Prior(0.5, width_mean=0.3, width_scale=0.02, price=awn.loss.Price("first order")),
 }
 BUDGETS: dict[str, Any] = {
     "no budget": None,

@@ -3,6 +3,7 @@
 from awn.loss.budget import Budget
 from awn.loss.objective import objective, terms
 from awn.loss.param_groups import param_groups
+from awn.loss.price import Price
 from awn.loss.prior import Anneal, Prior
 
-__all__ = ["Anneal", "Budget", "Prior", "objective", "param_groups", "terms"]
+__all__ = ["Anneal", "Budget", "Price", "Prior", "objective", "param_groups", "terms"]

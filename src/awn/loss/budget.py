@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -11,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from awn.basics.checks import check_number, check_units
-from awn.core.count import axes_by_tensor, blocks_by_dim
 from awn.core.groups import WidthGroup
 from awn.errors import ArgumentError
+from awn.loss.cost import Cost, differentiable, entries_by_tensor
 from awn.parallel.unwrap import unwrapped
 
 
@@ -48,9 +46,7 @@ class Budget:
 
     def penalty(self, model: nn.Module, groups: Sequence[WidthGroup]) -> Tensor:
         """Strength · max(0, cost / cap − 1), with a gradient for every ν."""
-        widths = [_width(group) for group in groups]
-        products = [factor * math.prod(widths[i] for i in used) for factor, used in self.cost(model, groups)]
-        cost = torch.stack([widths[0].new_zeros(()) + product for product in products]).sum()
+        cost = differentiable(self.cost(model, groups), groups)
         return self.strength * torch.relu(cost / self.cap - 1)  # no gradient at the cap itself
 
     @property
@@ -58,7 +54,7 @@ class Budget:
         """The one cap that is set."""
         return next(cap for cap in (self.max_units, self.max_params, self.max_flops) if cap is not None)
 
-    def cost(self, model: nn.Module, groups: Sequence[WidthGroup]) -> list[tuple[float, tuple[int, ...]]]:
+    def cost(self, model: nn.Module, groups: Sequence[WidthGroup]) -> Cost:
         """What a network costs, as a sum of products: a factor, and the numbers of the groups whose widths it takes.
 
         >>> import awn
@@ -81,14 +77,14 @@ class Budget:
                 f"a budget of {cap} cannot be met: the network always has {least} {what}. Raise the cap."
             )
 
-    def _parameters(self, model: nn.Module, groups: Sequence[WidthGroup]) -> list[tuple[float, tuple[int, ...]]]:
-        sizes = _sizes(groups)
+    def _parameters(self, model: nn.Module, groups: Sequence[WidthGroup]) -> Cost:
+        sizes = entries_by_tensor(groups)
         own = {group.width.log_nu for group in groups}
         fixed = sum(weight.numel() for weight in model.parameters() if weight not in sizes and weight not in own)
         self._check_above(fixed, "parameters that no learned width governs")
         return [(fixed, ()), *(size for tensor in sizes if isinstance(tensor, nn.Parameter) for size in sizes[tensor])]
 
-    def _flops(self, model: nn.Module, groups: Sequence[WidthGroup]) -> list[tuple[float, tuple[int, ...]]]:
+    def _flops(self, model: nn.Module, groups: Sequence[WidthGroup]) -> Cost:
         paths = {module: path for path, module in model.named_modules()}
         unknown = set(self.positions) - set(paths.values())
         if unknown:
@@ -96,31 +92,7 @@ class Budget:
         owners = {axis.tensor: paths[axis.module] for group in groups for axis in group.axes}
         return [
             (2 * self.positions.get(owners[tensor], 1) * free, used)
-            for tensor, products in _sizes(groups).items()
+            for tensor, products in entries_by_tensor(groups).items()
             if tensor.dim() > 1
             for free, used in products
         ]
-
-
-def _sizes(groups: Sequence[WidthGroup]) -> dict[Tensor, list[tuple[int, tuple[int, ...]]]]:
-    """The active entries of every governed tensor, as a sum of products.
-
-    A product is a factor and the groups whose widths multiply it. There are several if a dimension has several blocks.
-    """
-    numbers = {group.width: number for number, group in enumerate(groups)}
-    sizes = {}
-    for tensor, axes in axes_by_tensor(groups).items():
-        blocks = blocks_by_dim(axes)
-        free = math.prod(size for dim, size in enumerate(tensor.shape) if dim not in blocks)
-        products: dict[tuple[int, ...], int] = {}
-        for chosen in itertools.product(*blocks.values()):
-            used = tuple(numbers[width] for width, _ in chosen if width is not None)
-            products[used] = products.get(used, 0) + free * math.prod(entries for _, entries in chosen)
-        sizes[tensor] = [(factor, used) for used, factor in products.items()]
-    return sizes
-
-
-def _width(group: WidthGroup) -> Tensor:
-    """The present width, with the gradient of the soft width: the cap applies to the actual width."""
-    soft = group.width.soft_units()
-    return soft + (group.width.units - soft).detach()

@@ -29,9 +29,10 @@ def objective(
     """The loss of a step: mean NLL over the batch + (−log prior of the weights − log prior of the widths) / N.
 
     `nll` is the mean over the batch, so that the terms are in proportion to the ELBO of all `n_samples` samples (the
-    paper's sum over the batch times N/M, all divided by N). Constants are left out. An annealed prior needs `time`, in
-    epochs or steps. If the optimizer applies the prior on the weights as weight decay (see `awn.param_groups`), the
-    objective leaves it out. `awn.loss.terms` takes the same arguments and returns the terms by name.
+    paper's sum over the batch times N/M, all divided by N). Constants are left out, unless the prior has a `price`. An
+    annealed prior needs `time`, in epochs or steps. If the optimizer applies the prior on the weights as weight decay
+    (see `awn.param_groups`), the objective leaves it out. `awn.loss.terms` takes the same arguments and returns the
+    terms by name.
 
     >>> import awn, torch
     >>> model = awn.AdaptiveMLP(2, 2)
@@ -81,7 +82,7 @@ def _present_terms(
         raise ArgumentError(f"prior must be an awn.Prior and budget an awn.Budget or None; got {prior!r}, {budget!r}.")
     check_units("n_samples", n_samples)
     groups = require_groups(model)
-    width = prior.width_term(groups, time)
+    width = prior.width_term(model, groups, time)
     found_terms = {
         "data": nll,
         "weights": None

@@ -16,6 +16,8 @@ from awn.basics.checks import check_number
 from awn.core.groups import WidthGroup, tensor_names
 from awn.core.importance import Importance
 from awn.errors import ArgumentError
+from awn.loss.cost import Cost, differentiable, entries_by_tensor
+from awn.loss.price import Price
 
 FamilyT = TypeVar("FamilyT", bound=Importance)
 Shape = Literal["linear", "geometric"]
@@ -63,7 +65,8 @@ class Prior:
     `weight_scale` is σ_θ, the standard deviation of the weights: one number, or a number per layer by name patterns,
     of which the first match counts. None means no prior, for all layers or for one. `width_mean` and `width_scale` are
     μ_λ and σ_λ, the mean and the standard deviation of ν; None means no prior on ν. `folded` uses a folded normal
-    distribution for ν, which respects its lower bound.
+    distribution for ν, which respects its lower bound. `price` adds the constant of the ELBO for every weight that has
+    a prior, which makes units cost something; None leaves it out, as the paper does.
 
     >>> Prior(weight_scale={"hidden.*": 10.0, "output": 1.0}, width_mean=0.05, width_scale=Anneal(1.0, 0.1, 1000, 2500))
     Prior(weight_scale={'hidden.*': 10.0, 'output': 1.0}, width_mean=0.05, ...)
@@ -73,6 +76,7 @@ class Prior:
     width_mean: float | None = None
     width_scale: float | Anneal | None = None
     folded: bool = False
+    price: Price | None = None
 
     def __post_init__(self) -> None:
         scales = self.weight_scale if isinstance(self.weight_scale, Mapping) else {"weight_scale": self.weight_scale}
@@ -87,6 +91,8 @@ class Prior:
             raise ArgumentError(f"width_mean must be a finite number, got {self.width_mean}.")
         if not isinstance(self.width_scale, Anneal | None):
             check_number("width_scale", self.width_scale)
+        if self.price is not None and self.weight_scale is None:
+            raise ArgumentError("a price follows from the prior on the weights: set weight_scale, or price=None.")
 
     def draw(self, family: FamilyT, generator: torch.Generator | None = None) -> FamilyT:
         """The family with its initial value drawn from the prior on ν.
@@ -102,8 +108,14 @@ class Prior:
         above = abs(drawn - family.lower)  # folded at the bound, since a value below it is invalid
         return family.starting_at(family.lower + max(above, 1e-6))
 
-    def width_term(self, groups: Sequence[WidthGroup], time: float | None) -> Tensor | None:
-        """Σ −log p(ν), up to a constant; None for an uninformative prior."""
+    def width_term(self, model: nn.Module, groups: Sequence[WidthGroup], time: float | None) -> Tensor | None:
+        """Σ −log p(ν), up to a constant, and the price of all weights; None with neither."""
+        terms = [] if (density := self._log_density(groups, time)) is None else [density]
+        if cost := self.price_cost(model, groups):
+            terms.append(differentiable(cost, groups))
+        return sum(terms[1:], start=terms[0]) if terms else None
+
+    def _log_density(self, groups: Sequence[WidthGroup], time: float | None) -> Tensor | None:
         scale: float | None
         if isinstance(self.width_scale, Anneal):
             if time is None:
@@ -124,14 +136,30 @@ class Prior:
         self, model: nn.Module, groups: Sequence[WidthGroup], n_samples: int
     ) -> dict[nn.Parameter, float]:
         """1 / (σ_θ² N) for every weight with a prior: the gradient of the prior is this factor times the weight."""
+        return {weight: 1 / (scale**2 * n_samples) for weight, scale in self._scales_of(model, groups).items()}
+
+    def price_cost(self, model: nn.Module, groups: Sequence[WidthGroup]) -> Cost:
+        """The price of all weights that a width governs, in nats, as a cost."""
+        if self.price is None:
+            return []
+        scales = self._scales_of(model, groups)
+        prices = {weight: self.price.of(scale) for weight, scale in scales.items()}
+        entries = entries_by_tensor(groups)
+        return [
+            (prices[tensor] * factor, used)
+            for tensor, products in entries.items()
+            if isinstance(tensor, nn.Parameter) and tensor in prices
+            for factor, used in products
+        ]
+
+    def _scales_of(self, model: nn.Module, groups: Sequence[WidthGroup]) -> dict[nn.Parameter, float]:
+        """The standard deviation of every weight with a prior."""
         if self.weight_scale is None:
             return {}
         if not isinstance(self.weight_scale, Mapping):
-            factor = 1 / (self.weight_scale**2 * n_samples)
-            return {weight: factor for group in groups for weight in group.weights()}
+            return {weight: self.weight_scale for group in groups for weight in group.weights()}
         weights = list(dict.fromkeys(weight for group in groups for weight in group.weights()))
-        scales = _scales(model, weights, self.weight_scale)
-        return {weight: 1 / (scale**2 * n_samples) for weight, scale in scales.items()}
+        return _scales(model, weights, self.weight_scale)
 
 
 def is_left_to_optimizer(prior: Prior, groups: Sequence[WidthGroup], n_samples: int) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from dataclasses import replace
 
 from awn_paper.experiments.table1 import TABLE1, rows_for
 from awn_paper.protocol import Experiment
@@ -58,8 +59,8 @@ TIME = Experiment(
     name="time",
     title="Time, adaptive over fixed",
     says="From the runs of Table 1: the mean time of a configuration of the model selection, and of all of it.",
-    paper=TABLE1.paper,
-    small=TABLE1.small,
-    long=TABLE1.long,
+    paper=replace(TABLE1.paper, says="The runs of Table 1's paper profile.", details={}),
+    small=replace(TABLE1.small, says="The runs of Table 1's small profile.", details={}),
+    long=replace(TABLE1.protocol("long"), says="The runs of Table 1's long profile.", details={}),
     folder="table1",
 )

@@ -1,4 +1,4 @@
-"""The gradients of the prior on the widths and of a budget, with respect to log ν."""
+"""The gradients of the prior on the widths, of its price and of a budget, with respect to log ν."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import torch
 
 from awn.core.width import Width
 from awn.loss.budget import Budget
+from awn.loss.cost import Cost, at_units, slope
 from awn.loss.prior import Anneal, Prior
 from awn.training.by_hand.structure import Structure
 
@@ -22,36 +23,33 @@ class WidthTerms:
         scale = prior.width_scale
         self.scale = scale.at(time) if isinstance(scale, Anneal) else scale
         #: Whether there is anything to add.
-        self.present = self.scale is not None or budget is not None
+        self.present = self.scale is not None or budget is not None or prior.price is not None
         self.cost = [] if budget is None else budget.cost(structure.model, structure.groups)
+        self.price = prior.price_cost(structure.model, structure.groups)
 
     def add_to(self, slopes: list[float], log_nus: Sequence[float], units: Sequence[int]) -> None:
         """Add the terms' gradients, at these log ν and widths."""
         if self.scale is not None and self.prior.width_mean is not None:
             for number, log_nu in enumerate(log_nus):
                 slopes[number] += self._prior_slope(self.widths[number], log_nu, self.prior.width_mean, self.scale)
-        if self.budget is not None:
-            over = sum(factor * math.prod(units[i] for i in used) for factor, used in self.cost) / self.budget.cap - 1
-            if over > 0:
-                for number, log_nu in enumerate(log_nus):
-                    by_width = self.budget.strength / self.budget.cap * self._cost_slope(number, units)
-                    slopes[number] += by_width * soft_width_slope(self.widths[number], log_nu)
+        if self.budget is not None and at_units(self.cost, units) > self.budget.cap:
+            self._add_cost(slopes, self.cost, self.budget.strength / self.budget.cap, log_nus, units)
+        if self.price:
+            self._add_cost(slopes, self.price, 1 / self.samples, log_nus, units)
+
+    def _add_cost(
+        self, slopes: list[float], cost: Cost, factor: float, log_nus: Sequence[float], units: Sequence[int]
+    ) -> None:
+        for number, log_nu in enumerate(log_nus):
+            slopes[number] += factor * slope(cost, number, units) * soft_width_slope(self.widths[number], log_nu)
 
     def _prior_slope(self, width: Width, log_nu: float, mean: float, scale: float) -> float:
         above, lower = math.exp(log_nu), width.family.lower
-        slope = (above + lower - mean) / scale**2
+        by_nu = (above + lower - mean) / scale**2
         if self.prior.folded:
             rate = 2 * (mean - lower) / scale**2
-            slope += rate * _sigmoid(-rate * above)
-        return above * slope / self.samples
-
-    def _cost_slope(self, number: int, units: Sequence[int]) -> float:
-        """The derivative of the cost with respect to one width."""
-        return sum(
-            factor * used.count(number) * math.prod(units[i] for i in used) / units[number]
-            for factor, used in self.cost
-            if number in used
-        )
+            by_nu += rate * _sigmoid(-rate * above)
+        return above * by_nu / self.samples
 
 
 def soft_width_slope(width: Width, log_nu: float) -> float:
