@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import torch
@@ -17,6 +18,7 @@ from awn.core.importance import Importance
 from awn.core.places import active_parts
 from awn.core.state import follow_state_dicts_
 from awn.core.width import NewUnits, Width
+from awn.loss.price import Price
 from awn.loss.prior import Anneal, Prior
 from awn.nn.activations import make_activation
 from awn.nn.mlp import AdaptiveMLP
@@ -56,6 +58,18 @@ class LearnedInOrder(Learned):
     """The same, with some steps that use a prefix of the units, which goes past the paper: `ordered` of Width."""
 
     ordered: float = 0.5
+
+
+@dataclass(frozen=True)
+class Priced(Learned):
+    """The same, with the price of a weight that the ELBO implies and the paper's objective leaves out."""
+
+    price: Price = field(default_factory=Price)
+
+    @property
+    def prior(self) -> Prior:
+        """What the objective is told."""
+        return dataclasses.replace(super().prior, price=self.price)
 
 
 Widths = Fixed | Learned
