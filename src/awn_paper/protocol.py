@@ -169,7 +169,7 @@ class Protocol:
     cases: tuple[AnyCase, ...]
     seeds: int
     says: str
-    details: Mapping[str, str] = field(default_factory=dict)
+    details: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     @property
     def datasets(self) -> tuple[str, ...]:
