@@ -19,6 +19,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 import awn
+from awn.core.width import Width
 from awn.errors import ArgumentError, NonFiniteError, ResizeError
 from awn.loss.prior import Anneal
 from awn.nn.activations import ACTIVATIONS
@@ -29,6 +30,7 @@ from awn.training.by_hand.activations import activation_by_hand, by_autograd
 from awn.training.by_hand.layout import FIRST, GRADIENT, SECOND, WEIGHT, Buffers
 from awn.training.by_hand.network import Network
 from awn.training.by_hand.optimizers import FlatAdam
+from awn.training.by_hand.width_terms import soft_width_slope
 
 Table = Mapping[str, Mapping[str, Any]]
 
@@ -212,6 +214,14 @@ def test_every_gradient_is_autograds(row: dict[str, str]) -> None:
     assert_close(found, expected, 1e-10)
     assert_close(rows, expected_rows, 1e-10)
     assert any(gradient.abs().max() > 1e-4 for gradient in found.values())
+
+
+@pytest.mark.parametrize("units", [10, 40, 3000])
+@pytest.mark.parametrize("family", [name for name in FAMILIES if "mixed" not in name])
+def test_the_slope_of_the_soft_width_is_that_of_autograd(family: str, units: int) -> None:
+    width = Width(FAMILIES[family](units)).double()
+    (expected,) = torch.autograd.grad(width.soft_units(), width.log_nu)
+    assert soft_width_slope(width, width.log_nu.item()) == pytest.approx(expected.item(), rel=1e-9)
 
 
 def comparable(history: History) -> list[dict[str, Any]]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-import torch
-
 from awn.core.width import Width
 from awn.loss.budget import Budget
 from awn.loss.cost import Cost, at_units, slope
 from awn.loss.prior import Anneal, Prior
 from awn.training.by_hand.structure import Structure
+
+_STEP = 1e-3  # of log ν
 
 
 class WidthTerms:
@@ -55,15 +55,22 @@ class WidthTerms:
 def soft_width_slope(width: Width, log_nu: float) -> float:
     """The derivative of the width before rounding with respect to log ν.
 
+    A difference of four values, with a relative error below 1e-9. Autograd would take longer than the rest of a small
+    step.
+
     >>> from awn import Exponential
     >>> round(soft_width_slope(Width(Exponential(rate=0.01)), math.log(0.01)), 2)   # −S⁻¹(0.1)
     -230.26
     """
-    with torch.inference_mode(False), torch.enable_grad():
-        stored = torch.tensor(log_nu, dtype=torch.float64, requires_grad=True)
-        p = torch.tensor(1 - width.quantile, dtype=torch.float64)
-        soft = width.family.inverse_survival(p, stored.exp() + width.family.lower)
-        return float(torch.autograd.grad(soft, stored)[0])
+
+    def change(step: float) -> float:
+        above, below = (
+            width.family.number_beyond(1 - width.quantile, width.family.lower + math.exp(log_nu + side))
+            for side in (step, -step)
+        )
+        return above - below
+
+    return (8 * change(_STEP) - change(2 * _STEP)) / (12 * _STEP)
 
 
 def _sigmoid(x: float) -> float:
