@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from awn_paper.experiments.table1 import TABLE1, one_cycle
-from awn_paper.protocol import AnyCase, Case, Experiment, Protocol
+from awn_paper.experiments.table1 import TABLE1
+from awn_paper.protocol import AnyCase, Experiment, Protocol
 from awn_paper.show import Results, Shown, Table, width_and_score, widths
 from awn_paper.show import scores as shown_scores
 
@@ -18,13 +18,6 @@ LABELS = ("AWN", "Fixed")
 def _cases(table1: Protocol) -> tuple[AnyCase, ...]:
     names = [name for family in PAPER.values() for name in family]
     return tuple(case for case in table1.cases if case.settings.dataset in names and case.label in LABELS)
-
-
-def _long_cases() -> tuple[AnyCase, ...]:
-    """Those of Table 1, but for MNIST: widths compare only after equal epochs, and it has fewer there."""
-    mnist = Case("AWN", (one_cycle("MNIST", 30, precision="float32"),), seeds=1)
-    others = (case for case in _cases(TABLE1.protocol("long")) if case.settings.dataset != "MNIST")
-    return (*others, mnist)
 
 
 def show(results: Results) -> list[Shown]:
@@ -45,11 +38,6 @@ DIFFICULTY = Experiment(
     says="The final runs of Table 1: DoubleMoon < Spiral < SpiralHard, and MNIST < CIFAR10 < CIFAR100.",
     paper=Protocol(_cases(TABLE1.paper), seeds=10, says="The paper's grids and epochs, ten final runs."),
     small=Protocol(_cases(TABLE1.small), seeds=10, says="The runs of Table 1's small profile."),
-    long=Protocol(
-        _long_cases(),
-        seeds=10,
-        says="The runs of Table 1's long profile, but for MNIST.",
-        details={"MNIST": "30 epochs as for CIFAR10, in float32."},
-    ),
+    long=Protocol(_cases(TABLE1.protocol("long")), seeds=10, says="The runs of Table 1's long profile."),
     folder="table1",
 )

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import NamedTuple, TypeVar
 
 from awn.core.families import Exponential
-from awn.training.options import Precision
 from awn_paper.models import GIN, MLP, RNN, Fixed, Learned, ResNet20, Transformer
 from awn_paper.protocol import Case, Experiment, Protocol
 from awn_paper.run import Record
@@ -135,7 +134,7 @@ def images(name: str) -> Settings:
     return IMAGES.change(dataset=name, augment=name != "MNIST")
 
 
-def one_cycle(name: str, epochs: int, precision: Precision = "bfloat16") -> Settings:
+def one_cycle(name: str, epochs: int) -> Settings:
     """The same over a few epochs, whose learning rate rises and falls once.
 
     At a rate of 0.2, the learned head for CIFAR100 collapsed to one unit in epoch 16, so it has the paper's rate.
@@ -150,7 +149,7 @@ def one_cycle(name: str, epochs: int, precision: Precision = "bfloat16") -> Sett
             momentum=0.9,
             weight_decay=decay,
             warmup=max(1, epochs // 6),
-            precision=precision,
+            precision="bfloat16",
         ),
     )
 
