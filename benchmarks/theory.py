@@ -91,11 +91,19 @@ def measure() -> Row:
 class Spiral:
     """A network trained on Spiral, and what is measured on it."""
 
-    def __init__(self, train: Data, scale: Scale, quantile: float, start: int, ordered: float = 0.0) -> None:
+    def __init__(
+        self,
+        train: Data,
+        scale: Scale,
+        quantile: float,
+        start: int,
+        ordered: float = 0.0,
+        price: awn.loss.Price | None = None,
+    ) -> None:
         self.train, self.samples = train, len(train.y)
         self.setting: Row = {"scale": scale, "quantile": quantile, "start": start}
         self.ordered = ordered
-        self.prior = awn.Prior(SIGMAS[scale])
+        self.prior = awn.Prior(SIGMAS[scale], price=price)
         self.model = awn.AdaptiveMLP(
             2,
             2,
