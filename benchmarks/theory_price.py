@@ -1,8 +1,8 @@
 """Where a layer rests whose weights have a price: the measurements behind the last section of docs/theory.md.
 
 Run: python benchmarks/theory_price.py            (about two minutes on one core)
-Writes results/theory_price.json and prints the table of docs/theory.md; `--show` only prints it. The trainings are those
-of theory.py on the mass scale, with and without a price.
+Writes results/theory_price.json and prints the table of docs/theory.md; `--show` only prints it. The trainings are
+those of theory.py on the mass scale, with and without a price.
 """
 
 from __future__ import annotations

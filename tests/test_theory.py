@@ -1,28 +1,39 @@
-"""docs/theory.md against results/theory.json: its tables, and what its sentences say about them."""
+"""docs/theory.md against the results that it shows: its tables, and what its sentences say about them."""
 
 from __future__ import annotations
 
 import importlib.util
 import json
+import math
 import re
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+
+import awn
+from awn import AdaptiveMLP, Exponential, Prior
+from awn.loss import Price
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs/theory.md").read_text(encoding="utf-8")
 FOUND: dict[str, Any] = json.loads((ROOT / "results/theory.json").read_text(encoding="utf-8"))
+PRICED: dict[str, Any] = json.loads((ROOT / "results/theory_price.json").read_text(encoding="utf-8"))
 
 
-def _written() -> dict[str, str]:
-    specification = importlib.util.spec_from_file_location("theory_show", ROOT / "benchmarks/theory_show.py")
+def _benchmark(name: str) -> Any:
+    specification = importlib.util.spec_from_file_location(name, ROOT / f"benchmarks/{name}.py")
     assert specification is not None
     assert specification.loader is not None
     module = importlib.util.module_from_spec(specification)
     specification.loader.exec_module(module)
-    return module.tables(FOUND)
+    return module
+
+
+def _written() -> dict[str, str]:
+    return {**_benchmark("theory_show").tables(FOUND), "priced": _benchmark("theory_price").table(PRICED["rows"])}
 
 
 WRITTEN = _written()
@@ -45,9 +56,10 @@ def test_every_figure_of_the_page_exists():
     assert all((ROOT / "docs" / picture).is_file() for picture in pictures)
 
 
-def test_the_results_say_how_they_were_made():
-    made_by = FOUND["from"]
-    assert made_by["command"] == "python benchmarks/theory.py"
+@pytest.mark.parametrize(("found", "name"), [(FOUND, "theory"), (PRICED, "theory_price")])
+def test_the_results_say_how_they_were_made(found, name):
+    made_by = found["from"]
+    assert made_by["command"] == f"python benchmarks/{name}.py"
     assert {"seed", "commit", "date"} <= made_by.keys()
 
 
@@ -117,3 +129,17 @@ def test_only_the_best_posterior_prices_units_by_need():
         assert wide["laplace"] == pytest.approx(narrow["laplace"], rel=0.15)
         for name in ("first_order", "kl"):
             assert wide[name] / narrow[name] == pytest.approx(wide["units"] / narrow["units"])
+
+
+def test_a_priced_layer_rests_where_the_law_says():
+    for row in PRICED["rows"]:
+        assert row["squares"] >= row["least"]
+        not_yet = (row["price"], row["quantile"]) == ("first order", 0.9)
+        assert abs(row["balance"] - row["paid"]) < (0.25 if not_yet else 0.05) * row["squares"]
+
+
+def test_four_layers_cost_far_more_than_the_labels_hold():
+    model, samples = AdaptiveMLP(2, 2, hidden_layers=4, importance=Exponential(rate=0.01, scale="mass")), 7200
+    prior = Prior(10.0, price=Price())
+    priced = awn.loss.terms(torch.zeros(()), model, n_samples=samples, prior=prior)["width"].item()
+    assert (round(priced), round(math.log(2), 2)) == (41, 0.69)
