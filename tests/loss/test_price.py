@@ -79,6 +79,27 @@ def test_a_price_adds_to_the_prior_on_the_widths():
     assert terms(model, together)["width"].item() == pytest.approx(expected)
 
 
+def test_units_of_a_shared_width_are_charged_in_every_layer():
+    model = AdaptiveMLP(3, 2, hidden_layers=2, importance=Exponential.for_units(20), shared_width=True)
+    found = terms(model, Prior(10.0, price=Price()))["width"]
+    found.backward()
+    width = model.hidden[0].width
+    price = Price().of(10.0)
+    assert (N * found).item() == pytest.approx(price * (20 * (3 + 1) + 20 * (20 + 1) + 2 * 20), rel=1e-5)
+    by_units = price * (3 + 1 + 2 * 20 + 1 + 2)
+    assert width.log_nu.grad.item() == pytest.approx(-by_units * width.soft_units().item() / N, rel=1e-5)
+
+
+def test_the_optimizer_takes_the_squares_and_leaves_the_price():
+    prior = Prior(10.0, price=Price())
+    model = network()
+    outside = terms(model, prior)
+    awn.param_groups(model, lr=0.1, prior=prior, n_samples=N)
+    inside = terms(model, prior)
+    assert (inside["weights"], inside["width"]) == (0, outside["width"])
+    assert min(outside["weights"], outside["width"]) > 0
+
+
 def test_a_price_makes_a_network_narrower():
     widths = {}
     for name, price in {"free": None, "priced": Price()}.items():
@@ -98,6 +119,9 @@ def test_a_price_makes_a_network_narrower():
     ("build", "message"),
     [
         (lambda: Prior(None, price=Price()), "set weight_scale"),
+        (lambda: Prior({"*": None}, price=Price()), "set weight_scale"),
+        (lambda: Prior(10.0, price=1.0), "awn.loss.Price or None, got 1.0"),
+        (lambda: Prior(10.0, price=Price), "awn.loss.Price or None"),
         (lambda: Price("exact"), "'kl' or 'first order'"),
         (lambda: Price(posterior_scale=0.0), "posterior_scale"),
     ],

@@ -190,7 +190,7 @@ def test_every_gradient_is_autograds(row: dict[str, str]) -> None:
     made = {name: case[name] for name in names}
     prior = case["prior"]
     if case["depth"] == 1 and isinstance(prior.weight_scale, dict):
-        prior = awn.Prior({"hidden.0": 0.5, "output": 2.0})
+        prior = replace(prior, weight_scale={"hidden.0": 0.5, "output": 2.0})
 
     def gradients(by_hand: bool) -> tuple[dict[str, Tensor], list[dict[str, Any]]]:
         model = model_of(case["inputs"], case["outputs"], **made)
@@ -244,7 +244,7 @@ TRAINING_TABLE: dict[str, dict[str, Any]] = {
     "optimizer": OPTIMIZERS,
     "family": {name: name for name in FAMILIES if "sigmoid" not in name} | {"sigmoid": "sigmoid"},
     "new_units": {"zero": "zero", "rescaled": "rescaled", "normal": "normal"},
-    "prior": {name: PRIORS[name] for name in ("one scale", "by layer", "folded")},
+    "prior": {name: PRIORS[name] for name in ("one scale", "by layer", "folded", "price")},
     "bounds": {"free": {}, "bounded": {"min_units": 10, "max_units": 13}},
     "block": {"block 1": 1, "block 8": 8},
     "depth": {"1": 1, "3": 3},
@@ -269,7 +269,7 @@ def training(case: dict[str, Any], by_hand: bool | None, **more: Any) -> tuple[a
     model = model_of(2, 3, activation="tanh", **{name: case[name] for name in names}, **case["bounds"])
     prior = case["prior"]
     if case["depth"] == 1 and isinstance(prior.weight_scale, dict):
-        prior = awn.Prior({"hidden.0": 0.5, "output": 2.0})
+        prior = replace(prior, weight_scale={"hidden.0": 0.5, "output": 2.0})
     optimizer = None
     if case["optimizer"] is not None:
         rate, make = case["optimizer"]

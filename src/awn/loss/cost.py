@@ -6,7 +6,6 @@ import itertools
 import math
 from collections.abc import Sequence
 
-import torch
 from torch import Tensor
 
 from awn.core.count import axes_by_tensor, blocks_by_dim
@@ -42,9 +41,12 @@ def differentiable(cost: Cost, groups: Sequence[WidthGroup]) -> Tensor:
     >>> differentiable([(1.0, (0,)), (0.5, (0, 1))], awn.advanced.find_groups(model)).item()   # 231 and 231 units
     26911.5
     """
-    widths = [_width(group) for group in groups]
-    products = [widths[0].new_zeros(()) + factor * math.prod(widths[i] for i in used) for factor, used in cost]
-    return torch.stack(products).sum()
+    units = [group.width.units for group in groups]
+    total = groups[0].width.nu.new_full((), at_units(cost, units))
+    for number, group in enumerate(groups):
+        soft = group.width.soft_units()
+        total = total + slope(cost, number, units) * (soft - soft.detach())  # 0, with a gradient
+    return total
 
 
 def at_units(cost: Cost, units: Sequence[int]) -> float:
@@ -67,9 +69,3 @@ def slope(cost: Cost, number: int, units: Sequence[int]) -> float:
         for factor, used in cost
         if number in used
     )
-
-
-def _width(group: WidthGroup) -> Tensor:
-    """The present width, with the gradient of the soft width: the cost is that of the actual width."""
-    soft = group.width.soft_units()
-    return soft + (group.width.units - soft).detach()

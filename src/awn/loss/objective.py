@@ -59,6 +59,8 @@ def terms(
 ) -> dict[str, Tensor]:
     """The terms of `objective` by name: data, weights, width and budget; terms that are not in the loss are 0.
 
+    A `price` of the weights is a part of the width term.
+
     >>> import awn, torch
     >>> model = awn.AdaptiveMLP(2, 2)
     >>> terms = awn.loss.terms(torch.tensor(0.7), model, n_samples=1000)

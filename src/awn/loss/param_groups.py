@@ -27,7 +27,8 @@ def param_groups(
     The prior on the weights is a weight decay of 1/(σ²N). Given `prior` and `n_samples`, the optimizer applies it in
     its own update, at no extra cost, and `awn.objective` leaves the term out. This needs an optimizer whose decay is
     part of the gradient: SGD, Adam, RMSprop, Adagrad, NAdam, RAdam or Adadelta, but not AdamW. Gradient clipping does
-    not include it. `resize_` raises an error if an optimizer would apply the prior twice or not at all.
+    not include it. `resize_` raises an error if an optimizer would apply the prior twice or not at all. A prior on ν
+    and a price stay in the objective.
 
     `weight_decay` does not apply to biases, norms and ν. The prior applies to biases, too. Groups with the same options
     are merged, because each group costs time.

@@ -1,4 +1,4 @@
-"""The price of a weight: the part of the ELBO that is constant at a fixed width and grows with it."""
+"""The price of a weight: what the ELBO charges for each weight, whatever its value."""
 
 from __future__ import annotations
 

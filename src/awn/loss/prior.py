@@ -65,8 +65,8 @@ class Prior:
     `weight_scale` is σ_θ, the standard deviation of the weights: one number, or a number per layer by name patterns,
     of which the first match counts. None means no prior, for all layers or for one. `width_mean` and `width_scale` are
     μ_λ and σ_λ, the mean and the standard deviation of ν; None means no prior on ν. `folded` uses a folded normal
-    distribution for ν, which respects its lower bound. `price` adds the constant of the ELBO for every weight that has
-    a prior, which makes units cost something; None leaves it out, as the paper does.
+    distribution for ν, which respects its lower bound. `price` adds what the ELBO charges for each weight of a unit,
+    whatever its value; None leaves it out, as the paper does. It acts on ν, as the prior on ν does.
 
     >>> Prior(weight_scale={"hidden.*": 10.0, "output": 1.0}, width_mean=0.05, width_scale=Anneal(1.0, 0.1, 1000, 2500))
     Prior(weight_scale={'hidden.*': 10.0, 'output': 1.0}, width_mean=0.05, ...)
@@ -91,7 +91,9 @@ class Prior:
             raise ArgumentError(f"width_mean must be a finite number, got {self.width_mean}.")
         if not isinstance(self.width_scale, Anneal | None):
             check_number("width_scale", self.width_scale)
-        if self.price is not None and self.weight_scale is None:
+        if not isinstance(self.price, Price | None):
+            raise ArgumentError(f"price must be an awn.loss.Price or None, got {self.price!r}.")
+        if self.price is not None and all(scale is None for scale in scales.values()):
             raise ArgumentError("a price follows from the prior on the weights: set weight_scale, or price=None.")
 
     def draw(self, family: FamilyT, generator: torch.Generator | None = None) -> FamilyT:

@@ -147,12 +147,12 @@ class Network:
         slopes = [0.0] * len(self.nus)
         for maker, slope in zip(self.makers, by_layer, strict=True):
             slopes[maker] += slope
+        if self.recipe.width_terms.present:
+            self.recipe.width_terms.add_to(slopes, [nu.log for nu in self.nus], self.units)
         # A number that is lost anywhere in the batch or the weights is lost here as well, before any weight changes.
         for number, slope in enumerate(slopes):
             if not math.isfinite(slope):
                 raise LostNumber(number, NonFiniteError(f"the gradient of ν is {slope}"), in_gradient=True)
-        if self.recipe.width_terms.present:
-            self.recipe.width_terms.add_to(slopes, [nu.log for nu in self.nus], self.units)
         for nu, slope in zip(self.nus, slopes, strict=True):
             nu.slope = slope
 

@@ -22,10 +22,10 @@ class WidthTerms:
         self.samples, self.prior, self.budget = samples, prior, budget
         scale = prior.width_scale
         self.scale = scale.at(time) if isinstance(scale, Anneal) else scale
-        #: Whether there is anything to add.
-        self.present = self.scale is not None or budget is not None or prior.price is not None
         self.cost = [] if budget is None else budget.cost(structure.model, structure.groups)
         self.price = prior.price_cost(structure.model, structure.groups)
+        #: Whether there is anything to add.
+        self.present = self.scale is not None or budget is not None or bool(self.price)
 
     def add_to(self, slopes: list[float], log_nus: Sequence[float], units: Sequence[int]) -> None:
         """Add the terms' gradients, at these log ν and widths."""
@@ -55,8 +55,8 @@ class WidthTerms:
 def soft_width_slope(width: Width, log_nu: float) -> float:
     """The derivative of the width before rounding with respect to log ν.
 
-    A difference of four values, with a relative error below 1e-9. Autograd would take longer than the rest of a small
-    step.
+    A difference of four values, with a relative error of about 1e-9 at most. Autograd would take longer than the rest
+    of a small step. A width beyond all numbers has no slope, NaN.
 
     >>> from awn import Exponential
     >>> round(soft_width_slope(Width(Exponential(rate=0.01)), math.log(0.01)), 2)   # −S⁻¹(0.1)
@@ -70,7 +70,10 @@ def soft_width_slope(width: Width, log_nu: float) -> float:
         )
         return above - below
 
-    return (8 * change(_STEP) - change(2 * _STEP)) / (12 * _STEP)
+    try:
+        return (8 * change(_STEP) - change(2 * _STEP)) / (12 * _STEP)
+    except ArithmeticError:  # overflow
+        return math.nan
 
 
 def _sigmoid(x: float) -> float:
