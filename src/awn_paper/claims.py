@@ -34,7 +34,7 @@ CLAIMS = (
         "Adaptive networks are as accurate as fixed ones",
         "all 13 data sets within a standard deviation",
         "table1",
-        "the mean is at most a standard deviation, or half a point, below",
+        "the mean is at most a standard deviation or half a point below, whichever is larger",
         verdicts.as_accurate,
     ),
     Claim(
@@ -67,8 +67,8 @@ CLAIMS = (
             f"An annealed prior makes a network smaller without loss: {words}",
             "about 800 → about 300 units, no loss",
             "anneal",
-            "after the last epoch the width is a third below that without the prior, and the mean accuracy at most a "
-            "standard deviation, or half a point, below it",
+            "after the last epoch the width is at least a third below that without the prior, and the mean accuracy at "
+            "most a standard deviation or half a point, whichever is larger",
             functools.partial(verdicts.smaller_by, prior),
         )
         for prior, words in {
@@ -82,7 +82,7 @@ CLAIMS = (
             f"30 % of the units can be cut without loss, and better than at random or by magnitude: {words}",
             "83 units, no loss",
             "truncate",
-            "after the last epoch the cut costs less than half a point, and both others cost more",
+            "after the last epoch the cut costs at most half a point, and both others cost more",
             functools.partial(verdicts.cut_for_free, quantile),
         )
         for quantile, words in {0.9: "k = 0.9, the paper's", 0.97: "k = 0.97"}.items()
@@ -126,7 +126,7 @@ CLAIMS = (
         "One adaptive training is as accurate as a search for the width",
         "MNIST 99.7 / 99.6, CIFAR10 91.4 / 91.4, CIFAR100 63.1 (4.0) / 66.5",
         "search",
-        "the mean is at most a standard deviation, or half a point, below that of the best search",
+        "the mean is at most a standard deviation or half a point, whichever is larger, below that of the best search",
         verdicts.as_good_as_a_search,
     ),
     Claim(
@@ -134,7 +134,7 @@ CLAIMS = (
         "On SpiralHard a fixed network of the learned width falls behind the adaptive one",
         "83.2 (17.0) against 100.0",
         "retrain",
-        "the mean is more than a standard deviation, and half a point, below that of the adaptive one",
+        "the mean is more than a standard deviation and more than half a point below that of the adaptive one",
         verdicts.falls_behind_retrained,
     ),
     Claim(

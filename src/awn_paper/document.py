@@ -147,9 +147,11 @@ def _said(profile: Profile, results: Results) -> Said:
     of_all = " ".join(dict.fromkeys(outcome["says"] for outcome in results.outcomes))
     about: dict[str, list[str]] = {}
     for name in results.datasets:
-        details = {o["label"]: o["details"] for o in results.outcomes if o["dataset"] == name and o["details"]}
-        shared = len(set(details.values())) == 1 and len(details) == len(results.labels(name))
-        for label, detail in details.items():
+        details = dict.fromkeys(
+            (o["label"], o["details"]) for o in results.outcomes if o["dataset"] == name and o["details"]
+        )
+        shared = len({detail for _, detail in details}) == 1 and len(details) == len(results.labels(name))
+        for label, detail in details:
             about.setdefault(detail, []).append(name if shared else f"{name}, {label}")
     return Said(
         f"Profile `{profile}`: {of_all}",

@@ -244,7 +244,7 @@ TRAINING_TABLE: dict[str, dict[str, Any]] = {
     "optimizer": OPTIMIZERS,
     "family": {name: name for name in FAMILIES if "sigmoid" not in name} | {"sigmoid": "sigmoid"},
     "new_units": {"zero": "zero", "rescaled": "rescaled", "normal": "normal"},
-    "prior": {name: PRIORS[name] for name in ("one scale", "by layer", "folded", "price")},
+    "prior": {name: PRIORS[name] for name in ("one scale", "by layer", "folded")},
     "bounds": {"free": {}, "bounded": {"min_units": 10, "max_units": 13}},
     "block": {"block 1": 1, "block 8": 8},
     "depth": {"1": 1, "3": 3},
@@ -306,6 +306,16 @@ def test_a_whole_training_is_autograds(row: dict[str, str]) -> None:
     assert_close(comparable(history), comparable(same_history), 1e-9)
     assert_close(dict(model.state_dict()), dict(same_model.state_dict()), 1e-9)
     assert_close(optimizer.state_dict(), same_optimizer.state_dict(), 1e-9)
+
+
+@pytest.mark.parametrize("family", ["exponential", "power law", "sigmoid"])
+def test_a_whole_training_with_a_price_is_autograds(family: str) -> None:
+    plain = {name: next(iter(values)) for name, values in TRAINING_TABLE.items()}
+    case = chosen(TRAINING_TABLE, plain | {"family": family, "depth": "3"})
+    (model, _, history), (same_model, _, same_history) = both(partial(training, case | {"prior": PRIORS["price"]}))
+    assert len({tuple(epoch["widths"].values()) for epoch in history}) > 1
+    assert_close(comparable(history), comparable(same_history), 1e-9)
+    assert_close(dict(model.state_dict()), dict(same_model.state_dict()), 1e-9)
 
 
 def test_widths_change_in_whole_trainings() -> None:
