@@ -31,6 +31,11 @@ class Store:
         """Where the record of a run lies, or will."""
         return self._runs(folder, job.settings.dataset) / f"{job.key}.json"
 
+    def outcome_path(self, experiment: Experiment, profile: Profile, case: AnyCase) -> Path:
+        """Where the outcome of a case lies, or will."""
+        fold = f"-fold-{case.settings.fold}" if case.settings.fold else ""
+        return self.root / experiment.name / profile / f"{slug(case.settings.dataset)}-{slug(case.label)}{fold}.json"
+
     @contextmanager
     def locked(self, folder: str, datasets: Iterable[str]) -> Iterator[None]:
         """Inside the block, no other process makes runs of these data sets for this folder."""
@@ -66,9 +71,7 @@ class Store:
             "final": [self._name(folder, run.job) for run in outcome.final],
             "from": provenance(),
         }
-        fold = f"-fold-{case.settings.fold}" if case.settings.fold else ""
-        name = f"{slug(case.settings.dataset)}-{slug(case.label)}{fold}.json"
-        path = self.root / experiment.name / profile / name
+        path = self.outcome_path(experiment, profile, case)
         before = read_json(path) if path.is_file() else None
         if before and before["chosen"] == content["chosen"]:
             more_seeds = set(before["final"]) > set(content["final"])

@@ -252,11 +252,18 @@ def test_a_protocol_is_told_once_with_what_single_cases_add():
         ("pol", "AWN", "Two layers."),
         ("pol", "Fixed", "Two layers."),
         ("credit card", "AWN", "Two layers."),
+        ("NCI1", "AWN", "Two runs of this fold."),
+        ("NCI1", "AWN", "All folds."),
     ]
     told = [dict(zip(("dataset", "label", "details", "says"), (*words, "Long."), strict=True)) for words in outcomes]
     said = paper_document._said("long", Results(tuple(told)))
     assert said.of_all == "Profile `long`: Long."
-    assert said.of_some == ["Spiral, Fixed: Final runs here: 3.", "pol; credit card: Two layers."]
+    assert said.of_some == [
+        "Spiral, Fixed: Final runs here: 3.",
+        "pol; credit card: Two layers.",
+        "NCI1, AWN: Two runs of this fold.",
+        "NCI1, AWN: All folds.",
+    ]
 
 
 def record(seconds: float, **fields: object) -> dict[str, object]:
