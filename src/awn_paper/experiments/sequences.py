@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from awn.core.families import Exponential
-from awn_paper.experiments.table1 import SEQUENCES, WIDTHS
-from awn_paper.models import Fixed, Learned
+from awn_paper.experiments.table1 import ANCHORED, PAST_THE_PAPER, SEQUENCES, WIDTHS
+from awn_paper.models import Fixed
 from awn_paper.protocol import Case, Experiment, Protocol
 from awn_paper.settings import Settings
 from awn_paper.show import Results, Shown, Table, mean_std, score, scores, width_and_score, widths
@@ -12,9 +11,7 @@ from awn_paper.show import Results, Shown, Table, mean_std, score, scores, width
 DATASET = "PMNIST (10,000 images)"
 RATES = (0.01, 0.001)
 DEPTHS = (1, 2)
-LABELS = ("Fixed", "AWN", "AWN, anchored")
-#: What goes past the paper: the scale that awn has by default, from 64 units, and its prior.
-_ANCHORED = Learned(Exponential.for_units(64), new_units="zero", weight_scale=0.6)
+LABELS = ("Fixed", "AWN", PAST_THE_PAPER)
 _LONG = SEQUENCES.change(dataset=DATASET, epochs=12)
 
 
@@ -23,7 +20,7 @@ def _cases(base: Settings, selected_in: int, units: tuple[int, ...] = WIDTHS) ->
     return (
         Case("Fixed", fixed.vary(layers=DEPTHS, lr=RATES, units=units), selected_in=selected_in),
         Case("AWN", (base,)),
-        Case("AWN, anchored", base.change(widths=_ANCHORED).vary(lr=RATES), selected_in=selected_in),
+        Case(PAST_THE_PAPER, base.change(widths=ANCHORED).vary(lr=RATES), selected_in=selected_in),
     )
 
 
