@@ -12,6 +12,7 @@ from awn.core.resize import Resize, set_units_
 from awn.core.state import follow_state_dicts_, load_state_dict_
 from awn.core.width import Width
 from awn.loss.ordered import ordered_loss
+from awn.loss.positions import positions
 from awn.smaller.activations import activation_magnitudes, unit_activations
 from awn.smaller.choose import CurvePoint
 from awn.smaller.remove import prune, remove_units
@@ -38,6 +39,7 @@ __all__ = [
     "kaiming_plus_",
     "load_state_dict_",
     "ordered_loss",
+    "positions",
     "produced_by",
     "prune",
     "read_once",

@@ -21,15 +21,17 @@ from awn.core.count import count_parameters
 from awn.core.groups import find_groups
 from awn.errors import NonFiniteError
 from awn.files.provenance import provenance
+from awn.loss.budget import Budget
 from awn.loss.likelihood import categorical
 from awn.loss.param_groups import param_groups
+from awn.loss.positions import positions
 from awn.loss.prior import Prior
 from awn.training import Callback, Data, FitOptions, History, Progress, fit
 from awn.training.evaluate import Loss, accuracy, mean_loss
 from awn_paper.data import GIVEN_PARTS, load
 from awn_paper.data.dataset import Dataset
 from awn_paper.measures import AFTER, BEFORE
-from awn_paper.models import Learned, build
+from awn_paper.models import Budgeted, Learned, Widths, build
 from awn_paper.models.perceptron import Perceptron
 from awn_paper.settings import OneCycle, Settings, Training, fingerprint
 
@@ -181,11 +183,18 @@ def _fit(model: nn.Module, data: Dataset, job: Job, scratch: Path | None, resume
         score=None if data.padding is not None else accuracy,
         options=options,
         prior=settings.widths.prior if isinstance(settings.widths, Learned) else Prior(None),
+        budget=_budget(model, data, settings.widths),
         callbacks=[callback],
         folder=scratch,
         resume=resume and scratch is not None,
         optimizer=make_optimizer(model, training),
     )
+
+
+def _budget(model: nn.Module, data: Dataset, widths: Widths) -> Budget | None:
+    if not isinstance(widths, Budgeted):
+        return None
+    return Budget(max_flops=widths.max_flops, positions=positions(model, data.train.x[:2]))
 
 
 def make_optimizer(model: nn.Module, training: Training) -> Optimizer:

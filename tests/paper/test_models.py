@@ -17,8 +17,9 @@ from awn_paper import run as run_module
 from awn_paper.data.alike import DistinctNodes, distinct_nodes
 from awn_paper.data.dataset import Dataset
 from awn_paper.data.graphs import pack
+from awn_paper.experiments.channels import BUDGETS
 from awn_paper.measures import flops
-from awn_paper.models import GIN, MLP, RNN, ChannelResNet20, Fixed, Learned, ResNet20, Transformer, build
+from awn_paper.models import GIN, MLP, RNN, Budgeted, ChannelResNet20, Fixed, Learned, ResNet20, Transformer, build
 from awn_paper.models import mlp as mlp_module
 from awn_paper.models.resnet import Prepare, _shifted_and_flipped
 from awn_paper.run import Job, layer_widths, loss_of, train
@@ -180,6 +181,26 @@ def test_flops_are_those_of_the_channels_that_are_used():
     second_stage = 2 * 16 * (9 * (2 * 4 + 5 * 4 * 4) + 2 * 4)  # and the shortcut's of 1 × 1
     third_stage = 2 * 4 * (9 * (4 * 8 + 5 * 8 * 8) + 4 * 8)
     assert flops(narrow, data) == {"forward": first_stage + second_stage + third_stage + 2 * 8 * 2}
+
+
+def test_the_budgets_of_the_channels_study_are_the_flops_of_its_fixed_networks():
+    x = torch.zeros(16, 3, 32, 32, dtype=torch.uint8)
+    data = Dataset("images", *[Data(x, torch.arange(16) % 10)] * 3, inputs=3, outputs=10)
+    for channels, budget in BUDGETS.items():
+        assert flops(build(ChannelResNet20(), data, Fixed(channels)), data)["forward"] == pytest.approx(
+            budget, rel=2e-3
+        )
+
+
+def test_a_budget_brings_the_flops_of_channels_down_to_its_cap(monkeypatch):
+    found = images()
+    monkeypatch.setattr(run_module, "load", lambda name, fold: found)
+    cap = flops(build(ChannelResNet20(), found, Fixed(4)), found)["forward"] / 2
+    widths = Budgeted(CHANNELS.importance, new_units="zero", weight_scale=1.0, max_flops=cap)
+    training = Training(30, 16, optimizer="sgd", lr=0.1, momentum=0.9)
+    settings = Settings("images", ChannelResNet20(), widths, training, measure=("flops",))
+    record = train(Job(settings, 0, final=True))
+    assert record["last"]["measured"]["flops"]["forward"] < 1.1 * cap
 
 
 @pytest.mark.parametrize("widths", [Fixed(4), CHANNELS], ids=["fixed", "learned"])

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from awn.core.families import Exponential
 from awn_paper.experiments.table1 import one_cycle
-from awn_paper.models import ChannelResNet20, Fixed, Learned
+from awn_paper.models import Budgeted, ChannelResNet20, Fixed, Learned
 from awn_paper.protocol import Case, Experiment, Protocol
 from awn_paper.run import Record
 from awn_paper.settings import Settings
@@ -16,12 +16,18 @@ from awn_paper.show import Plot, Results, Series, Shown, Table, mean_std, score,
 
 FIXED = (8, 12, 16)  # channels of the first stage: widths multiplied by 1/2, 3/4 and 1
 STARTS = (8, 16)
+BUDGETS = {8: 20.6e6, 12: 46.1e6}  # the FLOPs that fixed networks of so many channels have
 PART = "CIFAR10 (10,000 images)"
 
 
 def _learned(channels: int) -> Learned:
     """The scale that awn has by default, from so many channels in the first stage, and a weak prior on the weights."""
     return Learned(Exponential.for_units(channels), new_units="zero", weight_scale=1.0)
+
+
+def _budgeted(flops: float) -> Budgeted:
+    """The same from the full width, under a budget."""
+    return Budgeted(Exponential.for_units(FIXED[-1]), new_units="zero", weight_scale=1.0, max_flops=flops)
 
 
 def _fixed_label(channels: int) -> str:
@@ -32,6 +38,10 @@ def _awn_label(channels: int) -> str:
     return f"AWN, from {channels} channels"
 
 
+def _budget_label(flops: float) -> str:
+    return f"AWN, budget of {flops / 1e6:g} million FLOPs"
+
+
 def _cases(dataset: str, epochs: int) -> tuple[Case, ...]:
     base = dataclasses.replace(
         one_cycle("CIFAR10", epochs), dataset=dataset, network=ChannelResNet20(), measure=("flops",)
@@ -39,13 +49,14 @@ def _cases(dataset: str, epochs: int) -> tuple[Case, ...]:
     by_label: dict[str, Settings] = {
         **{_fixed_label(channels): base.change(widths=Fixed(channels)) for channels in FIXED},
         **{_awn_label(channels): base.change(widths=_learned(channels)) for channels in STARTS},
+        **{_budget_label(flops): base.change(widths=_budgeted(flops)) for flops in BUDGETS.values()},
     }
     return tuple(Case(label, (settings,)) for label, settings in by_label.items())
 
 
 def show(results: Results) -> list[Shown]:
     """Accuracy, FLOPs and parameters, and the one by the other."""
-    labels = [*map(_fixed_label, FIXED), *map(_awn_label, STARTS)]
+    labels = [*map(_fixed_label, FIXED), *map(_awn_label, STARTS), *map(_budget_label, BUDGETS.values())]
     dataset = results.datasets[-1] if results.datasets else PART
     named = {label: results.final(dataset, label) for label in labels}
     rows = []
@@ -65,7 +76,7 @@ def show(results: Results) -> list[Shown]:
 
 def _by_flops(named: Mapping[str, Sequence[Record]]) -> tuple[Series, ...]:
     curves = []
-    for kind in ("Fixed", "AWN"):
+    for kind, name in {"Fixed": "Fixed", "AWN, from": "AWN", "AWN, budget": "AWN, budget"}.items():
         points = sorted(
             (statistics.fmean(map(_flops, runs)) / 1e6, statistics.fmean(map(score, runs)))
             for label, runs in named.items()
@@ -73,7 +84,7 @@ def _by_flops(named: Mapping[str, Sequence[Record]]) -> tuple[Series, ...]:
         )
         if points:
             x, y = zip(*points, strict=True)
-            curves.append(Series(kind, x, y))
+            curves.append(Series(name, x, y))
     return tuple(curves)
 
 
@@ -85,8 +96,9 @@ CHANNELS = Experiment(
     name="channels",
     title="Learned channels of ResNet-20",
     says="The paper learns only the width of the head. Here, the channels of all convolutions of ResNet-20 are "
-    "learned, from two starts, and compared with fixed networks of 1/2, 3/4 and the full width. Shortcuts are "
-    "convolutions where the resolution changes, so that each stage has its own channels. FLOPs count the "
+    "learned, from two starts, and compared with fixed networks of 1/2, 3/4 and the full width. With a budget, "
+    "they are learned from the full width under a soft cap on the FLOPs: those of the smaller fixed networks. "
+    "Shortcuts are convolutions where the resolution changes, so that each stage has its own channels. FLOPs count the "
     "convolutions and matrix products for one image, two for each multiplication and addition, without unused "
     "channels.",
     paper=Protocol(

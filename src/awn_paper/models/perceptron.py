@@ -72,6 +72,13 @@ class Priced(Learned):
         return dataclasses.replace(super().prior, price=self.price)
 
 
+@dataclass(frozen=True)
+class Budgeted(Learned):
+    """The same under a soft cap on the FLOPs for one sample, which goes past the paper: `max_flops` of Budget."""
+
+    max_flops: float = field(kw_only=True)
+
+
 Widths = Fixed | Learned
 
 
