@@ -125,6 +125,11 @@ def test_positions_of_a_layer_that_is_not_there_are_refused():
         penalty(convolutional(), Budget(max_flops=100, positions={"conv1": 16}))
 
 
+def test_positions_of_convolutions_are_not_guessed():
+    with pytest.raises(AwnError, match=r"convolution '0' uses its weight. Pass positions=awn.advanced.positions"):
+        penalty(convolutional(), Budget(max_flops=100))
+
+
 @pytest.mark.parametrize(
     ("budget", "message"),
     [

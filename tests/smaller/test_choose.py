@@ -9,6 +9,7 @@ from contextlib import nullcontext
 import pytest
 import torch
 from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
 
 import awn
 from awn.basics.random_states import random_states
@@ -96,6 +97,18 @@ def test_limits_hold(limit):
     assert choice.point.total_units <= limit.get("max_units", math.inf)
     assert choice.point.parameters <= limit.get("max_params", math.inf)
     assert flops <= limit.get("max_flops", math.inf)
+
+
+def test_the_flops_of_convolutions_count_every_pixel():
+    torch.manual_seed(0)
+    x, y = torch.randn(64, 2, 9, 9), torch.randn(64, 1)
+    model = nn.Sequential(nn.Conv2d(2, 6, 3), nn.ReLU(), nn.Conv2d(6, 5, 3), nn.ReLU(), nn.Flatten(), nn.Linear(125, 1))
+    awn.adapt_(model, example_input=x[:2])
+    choice = awn.choose(model, (x, y), LOSS, max_flops=20_000)
+    plain = awn.finalize(choice.model())
+    with FlopCounterMode(display=False) as counter:
+        plain(x)
+    assert choice.point.flops == counter.get_total_flops() / len(x) <= 20_000
 
 
 def test_max_drop_gives_the_smallest_whose_score_is_within_it():

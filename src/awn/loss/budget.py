@@ -21,7 +21,8 @@ class Budget:
 
     While the network costs more than the cap, the loss grows by `strength` times the relative excess, cost / cap − 1.
     FLOPs are those of the adaptive layers for one sample: two per weight and position. `positions` is the number of
-    positions at which a layer's weight is used, e.g. `{"conv1": 28 * 28}`.
+    positions at which a layer's weight is used, such as `{"conv1": 28 * 28}`; `awn.advanced.positions` counts them.
+    Layers that it does not name use their weight once. Convolutions must be named.
 
     >>> import awn
     >>> model = awn.AdaptiveMLP(2, 2, hidden_layers=2)
@@ -90,6 +91,13 @@ class Budget:
         if unknown:
             raise ArgumentError(f"positions names {sorted(unknown)[0]!r}, but the model has no such layer.")
         owners = {axis.tensor: paths[axis.module] for group in groups for axis in group.axes}
+        for tensor, owner in owners.items():
+            if tensor.dim() > 2 and owner not in self.positions:
+                raise ArgumentError(
+                    f"a budget on FLOPs does not know at how many positions convolution {owner!r} uses its weight. "
+                    "Pass positions=awn.advanced.positions(model, example_input).",
+                    argument="positions",
+                )
         return [
             (2 * self.positions.get(owners[tensor], 1) * free, used)
             for tensor, products in entries_by_tensor(groups).items()

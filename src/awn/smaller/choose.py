@@ -19,6 +19,7 @@ from awn.basics.timing import in_turns
 from awn.core.groups import WidthGroup, require_groups
 from awn.errors import ArgumentError
 from awn.loss.budget import Budget
+from awn.loss.positions import positions as count_positions
 from awn.smaller.curve_picture import draw_curve
 from awn.smaller.finalize import finalize
 from awn.smaller.held_out import HeldOut, Loss
@@ -37,7 +38,7 @@ class CurvePoint:
     """One size of a network on the curve of loss against size.
 
     `loss` and its standard error `error` are those of the held-out rows; `plain_loss` is the loss without the repair of
-    the last cut. `score` is present if a score was given, `flops` if they are known.
+    the last cut. `score` is present if a score was given.
     """
 
     units: Mapping[str, int]
@@ -128,7 +129,7 @@ def choose(
     The choice is the smallest network whose loss is within `slack` standard errors of the lowest. `max_units`,
     `max_params`, `max_flops` and `max_latency` (seconds for one batch of `data`) restrict it to smaller networks. With
     `max_drop`, it is the smallest network whose `score` is at most that much below the whole network's. `positions` is
-    that of `awn.Budget`. The model itself is not changed.
+    that of `awn.Budget`; without it, those of convolutions are counted. The model itself is not changed.
 
     >>> import awn
     >>> _ = torch.manual_seed(0)
@@ -149,7 +150,8 @@ def choose(
     reference = None if repair is False else Reference.of(model, inputs, argument)
     rungs = list(climb_down(model, held_out, reference, step, score))
     build = partial(_rebuilt, model, reference, rungs)
-    curve = tuple(_point(rung, _flops_of(model, groups, positions)) for rung in rungs)
+    flops = _flops_of(model, groups, positions, held_out.parts[0].batch)
+    curve = tuple(_point(rung, flops(rung.units)) for rung in rungs)
     allowed = [place for place, point in enumerate(curve) if all(limit(point) for limit in limits)]
     if max_latency is not None:
         check_number("max_latency", max_latency)
@@ -160,11 +162,9 @@ def choose(
     return Choice(curve, chosen, reason, build)
 
 
-def _point(rung: Rung, flops: Callable[[Mapping[str, int]], float] | None) -> CurvePoint:
+def _point(rung: Rung, flops: float) -> CurvePoint:
     losses = rung.losses.mean, rung.losses.error, rung.plain.mean
-    return CurvePoint(
-        rung.units, rung.parameters, *losses, score=rung.score, flops=None if flops is None else flops(rung.units)
-    )
+    return CurvePoint(rung.units, rung.parameters, *losses, score=rung.score, flops=flops)
 
 
 def pick_smallest(curve: Sequence[CurvePoint], allowed: Sequence[int], slack: float = SLACK) -> tuple[int, str]:
@@ -215,13 +215,7 @@ def _limits(**limits: float | None) -> list[Callable[[CurvePoint], bool]]:
     def within(name: str, limit: float) -> Callable[[CurvePoint], bool]:
         def check(point: CurvePoint) -> bool:
             value = of_point[name](point)
-            if value is None:
-                raise ArgumentError(
-                    f"{name} needs the FLOPs of the convolutions: pass positions=…, the number of positions at which "
-                    "each of them is applied.",
-                    argument=name,
-                )
-            return value <= limit
+            return value is not None and value <= limit
 
         return check
 
@@ -247,12 +241,12 @@ def _rebuilt(model: ModelT, reference: Reference | None, rungs: Sequence[Rung], 
 
 
 def _flops_of(
-    model: nn.Module, groups: Sequence[WidthGroup], positions: Mapping[str, int] | None
-) -> Callable[[Mapping[str, int]], float] | None:
-    """The FLOPs of the adaptive layers for one sample, at given widths; None if they are unknown for a convolution."""
+    model: nn.Module, groups: Sequence[WidthGroup], positions: Mapping[str, int] | None, batch: Batch
+) -> Callable[[Mapping[str, int]], float]:
+    """The FLOPs of the adaptive layers for one sample, at given widths."""
     convolves = any(axis.tensor.dim() > 2 for group in groups for axis in group.axes)
     if convolves and positions is None:
-        return None
+        positions = count_positions(model, batch.kwargs or batch.args)
     products = Budget(max_flops=1.0, positions=positions or {}).cost(model, groups)
     names = [group.name for group in groups]
     return lambda units: sum(factor * math.prod(units[names[number]] for number in used) for factor, used in products)
