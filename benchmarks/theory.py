@@ -39,7 +39,7 @@ from awn.training.evaluate import accuracy
 SEED, EPOCHS, LR = 0, 1200, 0.01
 QUANTILES = (0.8, 0.9, 0.95, 0.97, 0.99)
 STARTS = (64, 231, 512)
-# σ_θ of the paper on its scale, and awn's default on its own.
+# σ_θ of the paper on its scale, and a moderate one on the others.
 SIGMAS: dict[Scale, float] = {"mass": 10.0, "anchored": 0.8, "unit": 0.8}
 ADDED = 64
 Row = dict[str, Any]

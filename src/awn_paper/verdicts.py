@@ -49,15 +49,18 @@ def as_accurate(results: Results) -> Verdict | None:
 
 
 def wider_when_harder(results: Results) -> Verdict | None:
-    """The widths of tasks in the order of their difficulty, in runs that are trained alike where there are such."""
+    """The widths of tasks in the order of their difficulty; those of images count in runs that are trained alike."""
     found, held = [], []
     for family in (("DoubleMoon", "Spiral", "SpiralHard"), ("MNIST", "CIFAR10", "CIFAR100")):
-        alike = ALIKE if all(results.final(name, ALIKE) for name in family) else "AWN"
-        known = [(name, runs) for name in family if (runs := results.final(name, alike))]
-        if len(known) > 1:
-            means = [_width(runs) for _, runs in known]
-            held.append(all(easy < hard for easy, hard in itertools.pairwise(means)))
-            found.append(" < ".join(name for name, _ in known) + ": " + ", ".join(f"{mean:.0f}" for mean in means))
+        rises = {}
+        for label in ("AWN", ALIKE):
+            known = [(name, runs) for name in family if (runs := results.final(name, label))]
+            if len(known) > 1:
+                means = [_width(runs) for _, runs in known]
+                rises[label] = all(easy < hard for easy, hard in itertools.pairwise(means))
+                tasks = " < ".join(name for name, _ in known) + (", trained alike" if label == ALIKE else "")
+                found.append(f"{tasks}: {', '.join(f'{mean:.0f}' for mean in means)}")
+        held += [rises.get(ALIKE, rises["AWN"])] if rises else []
     return Verdict(all(held), "; ".join(found)) if held else None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import nn
+from torch.nn.utils.rnn import pack_padded_sequence
 from torch.utils.flop_counter import FlopCounterMode
 
 import awn
@@ -12,34 +13,69 @@ from awn.advanced import find_groups, positions
 
 
 class Twice(nn.Module):
-    """A layer that is used twice, and one that is not used."""
+    """A layer that is used twice, and one that only training uses."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.used, self.unused = nn.Linear(6, 6), nn.Linear(6, 6)
+        self.used, self.extra = nn.Linear(6, 6), nn.Conv1d(6, 6, 1)
 
     def forward(self, x: torch.Tensor, *, again: bool = True) -> torch.Tensor:
         x = torch.relu(self.used(x))
+        if self.training:
+            self.extra(x[:, :, None])
         return self.used(x) if again else x
 
 
-def residual() -> nn.Module:
+class Patches(nn.Module):
+    """A small vision Transformer's beginning: patches, a learned position of each, a scale for each channel."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.patches = nn.Conv2d(3, 8, 4, stride=4)
+        self.places = nn.Parameter(torch.randn(1, 4, 8))
+        self.scale = nn.Parameter(torch.ones(8, 1, 1))
+        self.read = nn.Linear(8, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        patches = self.patches(x) * self.scale
+        return self.read(torch.relu(patches.flatten(2).transpose(1, 2) + self.places)).mean(1)
+
+
+class Auxiliary(nn.Module):
+    """A convolution that reads hidden channels while training, beside the one that always does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last, self.extra = nn.Conv2d(3, 8, 3), nn.Conv2d(8, 2, 3), nn.Conv2d(8, 2, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        hidden = torch.relu(self.first(x))
+        found = self.last(hidden).mean((2, 3))
+        return found + self.extra(hidden).mean((2, 3)) if self.training else found
+
+
+def convolutions() -> nn.Module:
     return nn.Sequential(nn.Conv2d(3, 8, 3, stride=2, padding=1), nn.ReLU(), nn.Conv2d(8, 8, 3, groups=2))
 
 
+def tokens() -> nn.Module:
+    return nn.Sequential(nn.Embedding(9, 4), nn.Linear(4, 7), nn.LayerNorm(7), nn.ReLU(), nn.Linear(7, 2))
+
+
 MODELS = {
-    "convolutions": (residual, torch.randn(3, 3, 17, 12)),
-    "one-dimensional": (lambda: nn.Conv1d(4, 6, 5, dilation=2), torch.randn(5, 4, 30)),
-    "transposed": (lambda: nn.ConvTranspose2d(4, 6, 3, stride=2), torch.randn(2, 4, 5, 7)),
-    "tokens": (lambda: nn.Sequential(nn.Linear(4, 7), nn.ReLU(), nn.Linear(7, 2)), torch.randn(3, 11, 4)),
-    "twice": (Twice, torch.randn(4, 6)),
+    "convolutions": (convolutions, (3, 3, 17, 12)),
+    "one-dimensional": (lambda: nn.Conv1d(4, 6, 5, dilation=2), (5, 4, 30)),
+    "transposed": (lambda: nn.ConvTranspose2d(4, 6, 3, stride=2), (2, 4, 5, 7)),
+    "perceptron over tokens": (lambda: nn.Sequential(nn.Linear(4, 7), nn.ReLU(), nn.Linear(7, 2)), (3, 11, 4)),
+    "twice": (lambda: Twice().eval(), (4, 6)),
+    "patches": (Patches, (2, 3, 8, 8)),
 }
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_weights_times_positions_are_the_flops_that_torch_counts(name):
-    make, x = MODELS[name]
-    model = make()
+    make, shape = MODELS[name]
+    model, x = make(), torch.randn(shape)
     found = positions(model, x)
     with FlopCounterMode(display=False) as counter:
         model(x)
@@ -47,9 +83,53 @@ def test_weights_times_positions_are_the_flops_that_torch_counts(name):
     assert sum(2 * weights[path] * used for path, used in found.items()) * len(x) == counter.get_total_flops()
 
 
-def test_a_layer_that_is_not_used_is_left_out_and_arguments_may_be_named():
-    assert positions(Twice(), torch.randn(3, 6)) == {"used": 2}
-    assert positions(Twice(), {"x": torch.randn(3, 6), "again": False}) == {"used": 1}
+def test_embeddings_and_norms_multiply_by_no_matrix():
+    assert positions(tokens(), torch.randint(9, (2, 5))) == {"1": 5, "4": 5}
+
+
+@pytest.mark.parametrize("adaptive", [False, True])
+def test_attention_is_counted_at_every_token_of_the_query(adaptive):
+    layer, x = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), torch.randn(3, 5, 8)
+    if adaptive:
+        awn.adapt_(layer, example_input=x)
+    assert positions(layer, x) == dict.fromkeys(("self_attn", "self_attn.out_proj", "linear1", "linear2"), 5)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_recurrent_layers_are_counted_at_every_step(packed):
+    class Reader(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.lstm, self.read = nn.LSTM(4, 6, num_layers=2, batch_first=True), nn.Linear(6, 2)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            steps = torch.full((len(x),), x.shape[1])
+            read = pack_padded_sequence(x, steps, batch_first=True) if packed else x
+            return self.read(self.lstm(read)[1][0][-1])
+
+    assert positions(Reader(), torch.randn(3, 7, 4)) == {"lstm": 7, "read": 1}
+
+
+def test_a_layer_that_is_not_called_has_no_positions_and_arguments_may_be_named():
+    assert positions(Twice(), torch.randn(3, 6)) == {"used": 2, "extra": 0}
+    assert positions(Twice(), {"x": torch.randn(3, 6), "again": False}) == {"used": 1, "extra": 0}
+
+
+def test_one_image_without_a_dimension_of_samples_has_the_same_pixels():
+    assert positions(nn.Conv2d(1, 2, 3), torch.randn(1, 9, 8)) == positions(nn.Conv2d(1, 2, 3), torch.randn(1, 1, 9, 8))
+
+
+def test_a_compiled_model_has_the_paths_of_its_original():
+    assert positions(torch.compile(Twice(), backend="eager"), torch.randn(3, 6)) == {"used": 2, "extra": 0}
+
+
+def test_what_is_counted_is_enough_for_a_budget_whatever_a_model_is_made_of():
+    """Parameters of three dimensions that belong to no convolution, and convolutions that only training calls."""
+    x = torch.randn(2, 3, 8, 8)
+    for model in (Patches(), Auxiliary()):
+        awn.adapt_(model, example_input=x)
+        budget = awn.Budget(max_flops=1.0, positions=positions(model, x))
+        assert budget.penalty(model, find_groups(model)) > 0
 
 
 def test_the_cost_of_adaptive_convolutions_is_that_of_the_plain_ones():
@@ -87,7 +167,7 @@ def test_an_example_without_samples_is_refused(example, words):
         positions(Twice(), example)
 
 
-def test_samples_in_another_dimension_are_told_from_positions():
+def test_uses_that_the_number_of_samples_does_not_divide_are_refused():
     class Sequences(nn.Module):
         """Takes time first, and uses its layer once a sample."""
 

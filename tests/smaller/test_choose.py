@@ -111,6 +111,29 @@ def test_the_flops_of_convolutions_count_every_pixel():
     assert choice.point.flops == counter.get_total_flops() / len(x) <= 20_000
 
 
+def test_flops_that_nobody_asks_for_are_not_counted():
+    """A layer that is used another number of times than there are samples matters to no other limit."""
+
+    class Tabled(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.convolution, self.read, self.table = nn.Conv1d(2, 5, 3), nn.Linear(5, 1), nn.Linear(1, 1)
+            self.register_buffer("places", torch.arange(7.0)[:, None])
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.read(torch.relu(self.convolution(x)).mean(2)) + self.table(self.places).mean()
+
+    torch.manual_seed(0)
+    x, y = torch.randn(40, 2, 9), torch.randn(40, 1)
+    model = Tabled()
+    awn.adapt_(model, example_input=x[:2])
+    assert awn.choose(model, (x, y), LOSS, max_units=3).point.flops is None
+    with pytest.raises(awn.AwnError, match="layer 'table' was used 7 times for 40 samples"):
+        awn.choose(model, (x, y), LOSS, max_flops=1e3)
+    given = awn.choose(model, (x, y), LOSS, max_flops=1e3, positions={"convolution": 7})
+    assert given.point.flops == 2 * sum(given.widths.values()) * (7 * 6 + 1) <= 1e3
+
+
 def test_max_drop_gives_the_smallest_whose_score_is_within_it():
     model, data = network(), rows(network(30))
 

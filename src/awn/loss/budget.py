@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.conv import _ConvNd
 
 from awn.basics.checks import check_number, check_units
 from awn.core.groups import WidthGroup
@@ -22,7 +23,7 @@ class Budget:
     While the network costs more than the cap, the loss grows by `strength` times the relative excess, cost / cap − 1.
     FLOPs are those of the adaptive layers for one sample: two per weight and position. `positions` is the number of
     positions at which a layer's weight is used, such as `{"conv1": 28 * 28}`; `awn.advanced.positions` counts them.
-    Layers that it does not name use their weight once. Convolutions must be named.
+    Every convolution must be named; any other layer that is not named counts as using its weight once.
 
     >>> import awn
     >>> model = awn.AdaptiveMLP(2, 2, hidden_layers=2)
@@ -43,7 +44,8 @@ class Budget:
         check_number("a budget's cap", caps[0])
         check_number("strength", self.strength)
         for layer, number in self.positions.items():
-            check_units(f"positions[{layer!r}]", number)
+            if number != 0:  # a layer that only training calls
+                check_units(f"positions[{layer!r}]", number)
 
     def penalty(self, model: nn.Module, groups: Sequence[WidthGroup]) -> Tensor:
         """Strength · max(0, cost / cap − 1), with a gradient for every ν."""
@@ -91,8 +93,9 @@ class Budget:
         if unknown:
             raise ArgumentError(f"positions names {sorted(unknown)[0]!r}, but the model has no such layer.")
         owners = {axis.tensor: paths[axis.module] for group in groups for axis in group.axes}
-        for tensor, owner in owners.items():
-            if tensor.dim() > 2 and owner not in self.positions:
+        for axis in (axis for group in groups for axis in group.axes):
+            owner = paths[axis.module]
+            if isinstance(axis.module, _ConvNd) and owner not in self.positions:
                 raise ArgumentError(
                     f"a budget on FLOPs does not know at how many positions convolution {owner!r} uses its weight. "
                     "Pass positions=awn.advanced.positions(model, example_input).",

@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar, cast
 
 import torch
 from torch import nn
+from torch.nn.modules.conv import _ConvNd
 
 from awn.basics.batches import Batch
 from awn.basics.checks import check_number
@@ -38,7 +39,7 @@ class CurvePoint:
     """One size of a network on the curve of loss against size.
 
     `loss` and its standard error `error` are those of the held-out rows; `plain_loss` is the loss without the repair of
-    the last cut. `score` is present if a score was given.
+    the last cut. `score` is present if a score was given, `flops` if they are known.
     """
 
     units: Mapping[str, int]
@@ -129,7 +130,8 @@ def choose(
     The choice is the smallest network whose loss is within `slack` standard errors of the lowest. `max_units`,
     `max_params`, `max_flops` and `max_latency` (seconds for one batch of `data`) restrict it to smaller networks. With
     `max_drop`, it is the smallest network whose `score` is at most that much below the whole network's. `positions` is
-    that of `awn.Budget`; without it, those of convolutions are counted. The model itself is not changed.
+    that of `awn.Budget`; by default they are counted, for `max_flops`, on a batch of `data`. The model itself is not
+    changed.
 
     >>> import awn
     >>> _ = torch.manual_seed(0)
@@ -148,10 +150,13 @@ def choose(
     held_out = HeldOut.of(data, loss)
     inputs, argument = (held_out.inputs(), "data") if repair is None else (repair, "repair")
     reference = None if repair is False else Reference.of(model, inputs, argument)
+    if max_flops is not None and positions is None:
+        batch = held_out.parts[0].batch
+        positions = count_positions(model, batch.kwargs or batch.args)
+    flops = _flops_of(model, groups, positions)
     rungs = list(climb_down(model, held_out, reference, step, score))
     build = partial(_rebuilt, model, reference, rungs)
-    flops = _flops_of(model, groups, positions, held_out.parts[0].batch)
-    curve = tuple(_point(rung, flops(rung.units)) for rung in rungs)
+    curve = tuple(_point(rung, flops) for rung in rungs)
     allowed = [place for place, point in enumerate(curve) if all(limit(point) for limit in limits)]
     if max_latency is not None:
         check_number("max_latency", max_latency)
@@ -162,9 +167,11 @@ def choose(
     return Choice(curve, chosen, reason, build)
 
 
-def _point(rung: Rung, flops: float) -> CurvePoint:
+def _point(rung: Rung, flops: Callable[[Mapping[str, int]], float] | None) -> CurvePoint:
     losses = rung.losses.mean, rung.losses.error, rung.plain.mean
-    return CurvePoint(rung.units, rung.parameters, *losses, score=rung.score, flops=flops)
+    return CurvePoint(
+        rung.units, rung.parameters, *losses, score=rung.score, flops=None if flops is None else flops(rung.units)
+    )
 
 
 def pick_smallest(curve: Sequence[CurvePoint], allowed: Sequence[int], slack: float = SLACK) -> tuple[int, str]:
@@ -241,12 +248,12 @@ def _rebuilt(model: ModelT, reference: Reference | None, rungs: Sequence[Rung], 
 
 
 def _flops_of(
-    model: nn.Module, groups: Sequence[WidthGroup], positions: Mapping[str, int] | None, batch: Batch
-) -> Callable[[Mapping[str, int]], float]:
-    """The FLOPs of the adaptive layers for one sample, at given widths."""
-    convolves = any(axis.tensor.dim() > 2 for group in groups for axis in group.axes)
+    model: nn.Module, groups: Sequence[WidthGroup], positions: Mapping[str, int] | None
+) -> Callable[[Mapping[str, int]], float] | None:
+    """The FLOPs of the adaptive layers for one sample, at given widths; None if they are unknown for a convolution."""
+    convolves = any(isinstance(axis.module, _ConvNd) for group in groups for axis in group.axes)
     if convolves and positions is None:
-        positions = count_positions(model, batch.kwargs or batch.args)
+        return None
     products = Budget(max_flops=1.0, positions=positions or {}).cost(model, groups)
     names = [group.name for group in groups]
     return lambda units: sum(factor * math.prod(units[names[number]] for number in used) for factor, used in products)

@@ -13,7 +13,7 @@ PAPER = {
 }
 
 LABELS = ("AWN", "Fixed")
-#: Images whose networks are all trained alike, which those of Table 1 are not.
+#: Runs in which all sets of images share epochs, learning rate and weight decay, unlike in Table 1.
 ALIKE = "AWN, trained alike"
 
 
@@ -57,8 +57,8 @@ DIFFICULTY = Experiment(
         (*_cases(TABLE1.protocol("long")), *_trained_alike(30)),
         seeds=10,
         says="The runs of Table 1's long profile, where the sets of images differ in epochs, learning rate and weight "
-        "decay. Besides, one run of each that is trained alike: 30 epochs, and the paper's learning rate and weight "
-        "decay.",
+        "decay. In addition, each set of images has one run under the same training: 30 epochs, with the paper's "
+        "learning rate and weight decay.",
     ),
     folder="table1",
 )

@@ -174,7 +174,7 @@ def _one_run_on_images(epochs: dict[str, int]) -> tuple[Case, ...]:
 
 
 def _anchored_on_images(epochs: dict[str, int]) -> tuple[Case, ...]:
-    """The same with a head on the scale that awn has by default."""
+    """ResNet-20 with a learned head on awn's default scale, one run each."""
     settings = {name: one_cycle(name, number).change(widths=ANCHORED) for name, number in epochs.items()}
     return tuple(Case(PAST_THE_PAPER, (one,), seeds=1) for one in settings.values())
 
