@@ -71,7 +71,7 @@ def measure() -> Row:
 
 def table(rows: list[Row]) -> str:
     """The table in Markdown."""
-    head = ["price", "k", "units", "accuracy", "Σ‖w_j‖²/σ²", "at least", "ν Σ (‖w_j‖²/σ²)(j − 1/(e^ν − 1))", "p m D"]
+    head = ["price", "k", "units", "accuracy", "Σ‖w_j‖²/σ²", "at least", "ν Σ (‖w_j‖²/σ²)(j − 1/(e^ν − 1))", "c m D"]
     lines = [
         [
             row["price"],
