@@ -194,7 +194,8 @@ def _fit(model: nn.Module, data: Dataset, job: Job, scratch: Path | None, resume
 def _budget(model: nn.Module, data: Dataset, widths: Widths) -> Budget | None:
     if not isinstance(widths, Budgeted):
         return None
-    return Budget(max_flops=widths.max_flops, positions=positions(model, data.train.x[:2]))
+    found = positions(model, data.train.x[:2])
+    return Budget(max_flops=widths.max_flops, strength=widths.strength, positions=found)
 
 
 def make_optimizer(model: nn.Module, training: Training) -> Optimizer:

@@ -26,8 +26,9 @@ def _learned(channels: int) -> Learned:
 
 
 def _budgeted(flops: float) -> Budgeted:
-    """The same from the full width, under a budget."""
-    return Budgeted(Exponential.for_units(FIXED[-1]), new_units="zero", weight_scale=1.0, max_flops=flops)
+    """The same from the full width, under a budget; at a strength of 1, the first stage collapses to one channel."""
+    family = Exponential.for_units(FIXED[-1])
+    return Budgeted(family, new_units="zero", weight_scale=1.0, max_flops=flops, strength=0.01)
 
 
 def _fixed_label(channels: int) -> str:
@@ -97,7 +98,8 @@ CHANNELS = Experiment(
     title="Learned channels of ResNet-20",
     says="The paper learns only the width of the head. Here, the channels of all convolutions of ResNet-20 are "
     "learned, from two starts, and compared with fixed networks of 1/2, 3/4 and the full width. With a budget, "
-    "they are learned from the full width under a soft cap on the FLOPs: those of the smaller fixed networks. "
+    "they are learned from the full width under a soft cap on the FLOPs, those of the smaller fixed networks, with a "
+    "strength of 0.01. "
     "Shortcuts are convolutions where the resolution changes, so that each stage has its own channels. FLOPs count the "
     "convolutions and matrix products for one image, two for each multiplication and addition, without unused "
     "channels.",

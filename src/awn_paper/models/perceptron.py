@@ -74,9 +74,10 @@ class Priced(Learned):
 
 @dataclass(frozen=True)
 class Budgeted(Learned):
-    """The same under a soft cap on the FLOPs for one sample, which goes past the paper: `max_flops` of Budget."""
+    """The same under a soft cap on the FLOPs for one sample, which goes past the paper: a Budget."""
 
     max_flops: float = field(kw_only=True)
+    strength: float = 1.0
 
 
 Widths = Fixed | Learned
