@@ -42,7 +42,7 @@ CLAIMS = (
         "The width grows with the difficulty",
         "8, 66, 227; MNIST 19, CIFAR10 80, CIFAR100 162",
         "difficulty",
-        "the mean widths rise; those of images count in runs that are trained alike, where there are such",
+        "the mean widths rise",
         verdicts.wider_when_harder,
     ),
     Claim(

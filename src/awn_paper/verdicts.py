@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from awn_paper.experiments.anneal import RATES
 from awn_paper.experiments.anneal import label as anneal_label
 from awn_paper.experiments.batch import SIZES, equal_epochs, equal_steps
-from awn_paper.experiments.difficulty import ALIKE
 from awn_paper.experiments.quantile import QUANTILES
 from awn_paper.experiments.remove import FIRST, costly, later, without_first
 from awn_paper.experiments.search import SEARCHES
@@ -49,18 +48,14 @@ def as_accurate(results: Results) -> Verdict | None:
 
 
 def wider_when_harder(results: Results) -> Verdict | None:
-    """The widths of tasks in the order of their difficulty; those of images count in runs that are trained alike."""
+    """Table 1: the widths of tasks in the order of their difficulty."""
     found, held = [], []
     for family in (("DoubleMoon", "Spiral", "SpiralHard"), ("MNIST", "CIFAR10", "CIFAR100")):
-        rises = {}
-        for label in ("AWN", ALIKE):
-            known = [(name, runs) for name in family if (runs := results.final(name, label))]
-            if len(known) > 1:
-                means = [_width(runs) for _, runs in known]
-                rises[label] = all(easy < hard for easy, hard in itertools.pairwise(means))
-                tasks = " < ".join(name for name, _ in known) + (", trained alike" if label == ALIKE else "")
-                found.append(f"{tasks}: {', '.join(f'{mean:.0f}' for mean in means)}")
-        held += [rises.get(ALIKE, rises["AWN"])] if rises else []
+        known = [(name, runs) for name in family if (runs := results.final(name, "AWN"))]
+        if len(known) > 1:
+            means = [_width(runs) for _, runs in known]
+            held.append(all(easy < hard for easy, hard in itertools.pairwise(means)))
+            found.append(" < ".join(name for name, _ in known) + ": " + ", ".join(f"{mean:.0f}" for mean in means))
     return Verdict(all(held), "; ".join(found)) if held else None
 
 

@@ -10,7 +10,6 @@ import pytest
 from awn_paper.claims import CLAIMS, Claim, judge_claims
 from awn_paper.experiments.anneal import PRIORS, label
 from awn_paper.experiments.batch import equal_steps
-from awn_paper.experiments.difficulty import ALIKE
 from awn_paper.experiments.text import DATASET as TRANSLATED
 from awn_paper.show import Results
 
@@ -129,18 +128,6 @@ BY_EXPERIMENT = {
     ),
     "text": (translated(100, 1.57), translated(110, 1.57)),
 }
-
-
-def test_images_are_compared_by_the_runs_that_are_trained_alike():
-    """Once all three have such runs, the widths of Table 1, which come from other trainings, count no more."""
-    claim = next(claim for claim in CLAIMS if claim.experiment == "difficulty")
-    widths = {"MNIST": (60, 20), "CIFAR10": (13, 80), "CIFAR100": (170, 160)}
-    table1 = {f"{name}__AWN": [run(99, units)] for name, (units, _) in widths.items()}
-    alike = {f"{name}__{ALIKE}": [run(99, units)] for name, (_, units) in widths.items()}
-    for cases, holds in ((table1, False), (table1 | alike, True)):
-        verdict = claim.judge(results(**cases))
-        assert verdict is not None
-        assert verdict.holds is holds
 
 
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.says)

@@ -45,7 +45,10 @@ def _budget_label(flops: float) -> str:
 
 def _cases(dataset: str, epochs: int) -> tuple[Case, ...]:
     base = dataclasses.replace(
-        one_cycle("CIFAR10", epochs), dataset=dataset, network=ChannelResNet20(), measure=("flops",)
+        one_cycle("CIFAR10", epochs).change(lr=0.2, weight_decay=5e-4),
+        dataset=dataset,
+        network=ChannelResNet20(),
+        measure=("flops",),
     )
     by_label: dict[str, Settings] = {
         **{_fixed_label(channels): base.change(widths=Fixed(channels)) for channels in FIXED},
