@@ -12,6 +12,7 @@ from awn_paper.experiments.anneal import label as anneal_label
 from awn_paper.experiments.batch import SIZES, equal_epochs, equal_steps
 from awn_paper.experiments.quantile import QUANTILES
 from awn_paper.experiments.remove import FIRST, costly, later, without_first
+from awn_paper.experiments.retrain import SAME_DEPTH
 from awn_paper.experiments.search import SEARCHES
 from awn_paper.experiments.start import variance_ratio
 from awn_paper.experiments.text import DATASET as TRANSLATED
@@ -182,12 +183,13 @@ def as_good_as_a_search(results: Results) -> Verdict | None:
 
 
 def falls_behind_retrained(results: Results) -> Verdict | None:
-    """Fixed+ on SpiralHard: whether a fixed network of the learned width is worse than the adaptive one."""
-    awn, fixed = (results.final("SpiralHard", label) for label in ("AWN", "Fixed+"))
-    if not awn or not fixed:
+    """Fixed+ on SpiralHard: whether a fixed network of the learned width and depth is worse than the adaptive one."""
+    awn, deep, other = (results.final("SpiralHard", label) for label in ("AWN", SAME_DEPTH, "Fixed+"))
+    if not awn or not deep:
         return None
-    found = f"{_score(fixed)} % with {_width(fixed):.0f} units, against {_score(awn)} % with {_width(awn):.0f}"
-    return Verdict(not _no_worse(fixed, awn), found)
+    found = f"{_score(deep)} % with {_width(deep):.0f} units, against {_score(awn)} % with {_width(awn):.0f}"
+    found += f"; of the depth of the best fixed network {_score(other)} % with {_width(other):.0f}" if other else ""
+    return Verdict(not _no_worse(deep, awn), found)
 
 
 def steady_at_high_quantiles(results: Results) -> Verdict | None:

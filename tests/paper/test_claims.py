@@ -10,6 +10,7 @@ import pytest
 from awn_paper.claims import CLAIMS, Claim, judge_claims
 from awn_paper.experiments.anneal import PRIORS, label
 from awn_paper.experiments.batch import equal_steps
+from awn_paper.experiments.retrain import SAME_DEPTH
 from awn_paper.experiments.text import DATASET as TRANSLATED
 from awn_paper.show import Results
 
@@ -124,7 +125,8 @@ BY_EXPERIMENT = {
     "importance": (families(99.6, 400), families(99.6, 501)),
     "search": (searched(98.6), searched(98.4)),
     "retrain": tuple(
-        results(SpiralHard__AWN=[run(100, 50)], **{"SpiralHard__Fixed+": [run(score, 48)]}) for score in (99.4, 99.6)
+        results(SpiralHard__AWN=[run(100, 50)], **{f"SpiralHard__{SAME_DEPTH}": [run(score, 48)]})
+        for score in (99.4, 99.6)
     ),
     "text": (translated(100, 1.57), translated(110, 1.57)),
 }

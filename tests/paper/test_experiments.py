@@ -16,6 +16,7 @@ from awn.core.families import Exponential
 from awn_paper import document as paper_document
 from awn_paper.document import _results, write_document
 from awn_paper.experiments import EXPERIMENTS, find_experiment, find_experiments
+from awn_paper.experiments.retrain import SAME_DEPTH
 from awn_paper.pictures import picture
 from awn_paper.protocol import PROFILES, Experiment, Protocol
 from awn_paper.show import Plot, Results, Series, Table
@@ -153,6 +154,9 @@ def test_fixed_plus_has_the_mean_width_that_was_learned(root):
         awn, plus = retrain[dataset, "AWN"]["final"], retrain[dataset, "Fixed+"]["final"]
         layers = [units for run in awn for units in run["widths"].values()]
         assert set(plus[0]["widths"].values()) == {round(sum(layers) / len(layers))}
+    deep = retrain["SpiralHard", SAME_DEPTH]["final"]
+    assert len(deep[0]["widths"]) == len(retrain["SpiralHard", "AWN"]["final"][0]["widths"])
+    assert set(deep[0]["widths"].values()) == set(plus[0]["widths"].values())
 
 
 @pytest.mark.parametrize(

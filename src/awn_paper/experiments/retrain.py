@@ -14,6 +14,8 @@ PAPER = {
     "SpiralHard": ("98.0 (2.0)", "100.0 (0.0)", "83.2 (17.0)"),
     "REDDIT-B": ("87.0 (4.4)", "90.2 (1.3)", "90.7 (1.4)"),
 }
+#: Fixed+ of as many layers as the adaptive network has, where the best fixed one may have fewer.
+SAME_DEPTH = "Fixed+, same depth"
 PAPER_VALIDATION = {
     50: "89.28 (3.50)",
     250: "92.89 (1.45)",
@@ -37,6 +39,8 @@ def retrained(
     for (dataset, fold), pair in pairs.items():
         awn, fixed = pair["AWN"], pair["Fixed"]
         cases += [awn, fixed, Retrained("Fixed+", awn, fixed, seeds)]
+        if dataset == "SpiralHard":
+            cases.append(OfTotal(SAME_DEPTH, awn, None, seeds))
         if dataset == "REDDIT-B" and fold in totals_on:
             cases += [OfTotal(f"total {total}", awn, total, seeds) for total in PAPER_VALIDATION]
     return tuple(cases)
@@ -58,6 +62,8 @@ def show(results: Results) -> list[Shown]:
         for label, theirs in zip(("Fixed", "AWN", "Fixed+"), paper, strict=True):
             runs = results.final(name, label)
             rows.append((f"{name}, {label}", scores(runs), theirs, widths(runs), str(len(runs))))
+        if deep := results.final(name, SAME_DEPTH):
+            rows.append((f"{name}, {SAME_DEPTH}", scores(deep), "–", widths(deep), str(len(deep))))
     shown: list[Shown] = [Table(("", "accuracy", "paper", "total width", "runs"), tuple(rows))]
     by_width = []
     for total, theirs in PAPER_VALIDATION.items():
@@ -70,8 +76,9 @@ def show(results: Results) -> list[Shown]:
 RETRAIN = Experiment(
     name="retrain",
     title="Fixed+: retraining at the learned width",
-    says="A fixed network with the other settings of the best fixed one and, in each layer, the mean width that the "
-    "adaptive one learned. On REDDIT-B also fixed networks of several total widths, with the other settings of the "
+    says="A fixed network with the other settings of the best fixed one and, in each layer, the mean width of the "
+    "adaptive one's layers. On SpiralHard also one with the other settings of the best adaptive one, so that both have "
+    "as many layers. On REDDIT-B also fixed networks of several total widths, with the other settings of the "
     "best adaptive one.",
     paper=Protocol(retrained(TABLE1.paper, PAPER), seeds=10, says="The paper's grids and epochs, ten final runs."),
     small=Protocol(
