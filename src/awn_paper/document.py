@@ -26,25 +26,43 @@ from awn_paper.store import Store, slug
 
 _INTRODUCTION = """# The paper, reproduced
 
-The claims, tables and figures of "Adaptive Width Neural Networks", our results beside the paper's. `awn paper report`
-writes this page from the files under `results/paper`: one JSON file per run, with its settings, seed, commit and
-history.
+The claims, tables and figures of [*Adaptive Width Neural Networks*](https://arxiv.org/abs/2501.15889) (Errica,
+Christiansen, Zaverkin, Niepert, Alesiani, 2025), our results beside the paper's. `awn paper report` writes this page
+from the files under `results/paper`: one JSON file per run, with its settings, seed, commit and history.
 
     awn paper list                            # the experiments
     awn paper run all --workers 2             # the small profile: an evening on two cores
     awn paper run table1 --only Spiral        # one experiment, one data set
     awn paper report                          # this page, and results/paper/report.html
 
-There are three profiles. `paper` is the paper's own protocol. `long` has its epochs over fewer configurations, or what
-each section says. `small` has fewer epochs. Every data set is shown by the longest profile that has been run in full.
-`awn paper run NAME --profile long --resume` continues an interrupted run.
+There are three profiles. `paper` has the paper's epochs and settings. `long` has its epochs over fewer configurations,
+and `small` has fewer epochs; each section says what differs. Every data set is shown by the longest profile that covers
+all cases of the shorter ones. `awn paper run NAME --profile long --resume` continues an interrupted run. Terms are
+explained [below the claims](#terms-and-conventions).
 """
 
 _PAIRS = (
+    'The criteria are ours; the paper states none. "Does not hold" means that our runs do not meet the criterion, not '
+    "that they refute the paper: on images, graphs and text they are far shorter than the paper's. Three of the "
+    "paper's statements have results below but no verdict: shorter model selection, wider layers without "
+    "regularisation, and the width of each layer on graphs.\n\n"
     "Pairs of figures are adaptive / fixed; for searches, adaptive / best search; for Kaiming+, with it / without it."
 )
 
-_CONVENTIONS = """## Conventions
+_CONVENTIONS = """## Terms and conventions
+
+In an adaptive width network (AWN), the activation of unit j of a hidden layer is multiplied by an importance that
+falls with j. One learned number per layer, λ, sets how fast. For the exponential, the default, it is the rate: a
+starting rate of 0.01 means 231 units. A layer has as many units as hold a share k of the importance, 0.9 unless stated.
+The weights have a Gaussian prior of standard deviation σ_θ. N is the number of training samples.
+
+- *Total width*: the units of all hidden layers together.
+- *Kept epoch*: the last one with the best validation score.
+- *Final runs*: the chosen configuration, trained again with several seeds. Only these read the test part.
+- *Anchored*: on awn's own scale of the importance, which the paper does not have.
+- *F*: that of a one-way analysis of variance.
+
+Other terms are in the [glossary](glossary.md).
 
 Figures are means (standard deviations) over runs. "Not run" means that there is no result yet.
 Data sets are read from the folder that `AWN_DATA` names, or from the user's cache. A missing file is downloaded from
@@ -53,24 +71,27 @@ in the folder by hand; the error message gives the path.
 
 Where the paper is silent, or we differ from it, in all profiles:
 
-- Of epochs with the same validation accuracy, the last is kept, because its layers have had more time to find their
-  width. Patience counts from the first.
-- Of configurations with the same validation accuracy, the one with the lower validation loss is chosen. This rule was
-  made after the first results; see Table 1.
-- λ is learned through its logarithm. Biases start as PyTorch's do, and so do the weights of fixed networks.
-- The features of real tables have mean 0 and standard deviation 1 over the training part. MiniBooNE is the file of UCI.
-- MNIST and CIFAR keep their own test part, and a sixth of the rest is for validation.
-- For model selection, training and validation are drawn anew from their union, unless a data set has its own splits.
+- Ties in validation accuracy go to the later epoch, whose widths have had longer to converge. Patience counts from the
+  first of them.
+- Ties between configurations go to the lower validation loss. This rule was made after the first results; see Table 1.
+- λ is learned through its logarithm. Biases, and the weights of fixed networks, have PyTorch's default initialisation.
+- The features of real tables have mean 0 and standard deviation 1 over the training set. MiniBooNE is UCI's file.
+- MNIST and CIFAR keep their test sets; a sixth of the training images are for validation.
+- Model selection uses another random split into training and validation than the final runs, unless a data set has its
+  own splits. On graphs, one selection on the first fold serves all folds, so its validation graphs are among the test
+  graphs of others.
 - The paper takes the fixed graph networks from the literature. Ours are trained.
-- The Transformer normalises before each part, and its output layer is its embedding.
-- Weight decay, where there is any, leaves out biases, norms and λ.
+- The Transformer is pre-norm, and its output layer shares the embedding's weights.
+- Weight decay is not applied to biases, normalisation layers or λ.
 - Unless a table says otherwise, widths are those of the kept epoch, which need not be the last.
 """
 
 _ORIGINS = "Where the results come from"
 _ORIGINS_SAY = (
     "The command that makes the runs of each data set, and the commits and days of these runs. Experiments that share "
-    "runs name the same ones. The seed and the settings of each run are in its file."
+    'runs name the same ones. "+changes" marks a commit with uncommitted changes, whose runs may not be reproduced '
+    "exactly. All runs used the CPU; the seed, the settings, the processor and the versions of Python and torch are in "
+    "the file of each run."
 )
 
 

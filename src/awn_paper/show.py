@@ -104,8 +104,9 @@ def scores(records: Sequence[Record], part: str = "test") -> str:
 
 
 def widths(records: Sequence[Record]) -> str:
-    """The total widths of runs as mean and standard deviation."""
-    return mean_std([total_width(record) for record in records])
+    """The total widths of runs as mean and standard deviation, or the one that all have."""
+    totals = {total_width(record) for record in records}
+    return str(*totals) if len(totals) == 1 else mean_std([total_width(record) for record in records])
 
 
 def over_epochs(name: str, records: Sequence[Record], curve: Callable[[Record], Sequence[float]]) -> Series:
@@ -139,16 +140,18 @@ def score_curve(record: Record) -> list[float]:
 
 
 def width_and_score(key: str, what: str, groups: Mapping[str, Sequence[Record]]) -> list[Shown]:
-    """The two plots that the paper has for most studies: width and validation accuracy over the epochs."""
+    """The two plots that the paper has for most studies: width and validation accuracy, or loss, over the epochs."""
     groups = {name: records for name, records in groups.items() if records}
     if not groups:
         return []
     adaptive = {name: records for name, records in groups.items() if records[0]["history"]["widths"]}
     by_width = tuple(over_epochs(name, records, width_curve) for name, records in adaptive.items())
     by_score = tuple(over_epochs(name, records, score_curve) for name, records in groups.items())
+    accuracy = all("accuracy" in run["validation"] for runs in groups.values() for run in runs)
+    score_name, unit = ("accuracy", "accuracy, %") if accuracy else ("loss", "loss")
     return [
         Plot(f"{key}-width", f"Total width: {what}", "epoch", "units", by_width),
-        Plot(f"{key}-score", f"Validation accuracy: {what}", "epoch", "accuracy, %", by_score),
+        Plot(f"{key}-score", f"Validation {score_name}: {what}", "epoch", unit, by_score),
     ]
 
 

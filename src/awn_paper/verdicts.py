@@ -25,54 +25,59 @@ from awn_paper.show import Results, at_end, score, score_curve, width_after, wid
 
 _HALF_A_POINT = 0.5  # of accuracy: less is no loss, whatever the standard deviation
 _A_QUARTER = 1.25  # ratio of widths: less is the same
+HALF = 20  # units, as large a share of our 44 as the paper's 40 are of its 83
 TEN = 10  # times fewer parameters, where the paper has 200
 _LEARNED = 99.5  # per cent: a task that is learned
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a claim holds, and by which numbers."""
+    """Whether a claim holds, by which numbers, and the groups of runs that these are of."""
 
     holds: bool
     found: str
+    groups: Sequence[Sequence[Record]]
 
 
 def as_accurate(results: Results) -> Verdict | None:
     """Table 1: adaptive against fixed, on every data set that has both."""
-    found, held = [], []
+    found, held, groups = [], [], []
     for name in results.datasets:
         awn, fixed = (results.final(name, label) for label in ("AWN", "Fixed"))
         if awn and fixed:
+            groups += [awn, fixed]
             held.append(_no_worse(awn, fixed))
             found.append(f"{name} {_score(awn)} / {_score(fixed)}" + ("" if held[-1] else " (worse)"))
-    return Verdict(all(held), f"{sum(held)} of {len(held)}: {', '.join(found)}") if held else None
+    return Verdict(all(held), f"{sum(held)} of {len(held)}: {', '.join(found)}", groups) if held else None
 
 
 def wider_when_harder(results: Results) -> Verdict | None:
     """Table 1: the widths of tasks in the order of their difficulty."""
-    found, held = [], []
+    found, held, groups = [], [], []
     for family in (("DoubleMoon", "Spiral", "SpiralHard"), ("MNIST", "CIFAR10", "CIFAR100")):
         known = [(name, runs) for name in family if (runs := results.final(name, "AWN"))]
         if len(known) > 1:
+            groups += [runs for _, runs in known]
             means = [_width(runs) for _, runs in known]
             held.append(all(easy < hard for easy, hard in itertools.pairwise(means)))
             found.append(" < ".join(name for name, _ in known) + ": " + ", ".join(f"{mean:.0f}" for mean in means))
-    return Verdict(all(held), "; ".join(found)) if held else None
+    return Verdict(all(held), "; ".join(found), groups) if held else None
 
 
 def same_from_any_start(results: Results) -> Verdict | None:
     """The starts: how far apart the widths are in the end, under each activation, and beside that of single runs."""
-    found, ratios = [], {}
+    found, ratios, judged = [], {}, []
     for activation in ("relu6", "relu", "leaky_relu"):
         labels = [label for label in results.labels("SpiralHard") if label.startswith(f"{activation},")]
         groups = [runs for label in labels if (runs := results.final("SpiralHard", label))]
         if len(groups) > 1:
+            judged += groups if activation == "relu6" else []
             first, last = (_mean_widths(groups, place) for place in (0, -1))
             ratios[activation] = max(last) / min(last)
             ends = [[width_curve(run)[-1] for run in runs] for runs in groups]
             ratio = f"ratio {ratios[activation]:.2f}{_beside(ends)}"
             found.append(f"{activation}: {_range(first)} → {_range(last)}, {ratio}")
-    return Verdict(ratios["relu6"] <= _A_QUARTER, "; ".join(found)) if "relu6" in ratios else None
+    return Verdict(ratios["relu6"] <= _A_QUARTER, "; ".join(found), judged) if judged else None
 
 
 def same_for_any_batch(results: Results) -> Verdict | None:
@@ -92,21 +97,23 @@ def same_for_any_batch(results: Results) -> Verdict | None:
         means = list(map(statistics.fmean, widths))
         ratios.append(max(means) / min(means))
         said.append(f"{when}{', '.join(f'{mean:.0f}' for mean in means)}, ratio {ratios[-1]:.2f}{_beside(widths)}")
-    return Verdict(max(ratios[:2]) <= _A_QUARTER, f"batch {min(groups)} to {max(groups)}: {'; '.join(said)}")
+    sizes = f"batch {min(groups)} to {max(groups)}"
+    return Verdict(max(ratios[:2]) <= _A_QUARTER, f"{sizes}: {'; '.join(said)}", [*groups.values()])
 
 
 def smaller_by(prior: str, results: Results) -> Verdict | None:
     """An annealed prior: width and accuracy after the last epoch, against runs without it from the same start."""
-    found, held = [], []
+    found, held, groups = [], [], []
     for rate in RATES:
         priors, frees = (results.final("SpiralHard", anneal_label(name, rate)) for name in (prior, "no prior"))
         if priors and frees:
+            groups += [priors, frees]
             annealed, free = ([at_end(run) for run in runs] for runs in (priors, frees))
             before = statistics.fmean(width_after(run, _begin(run)) for run in priors)
             held.append(_width(annealed) <= 2 / 3 * _width(free) and _no_worse(annealed, free))
             ends = [f"{_width(runs):.0f} units at {_score(runs)} %" for runs in (annealed, free)]
             found.append(f"rate {rate:g}: {before:.0f} → {ends[0]}; without it {ends[1]}")
-    return Verdict(all(held), "; ".join(found)) if held else None
+    return Verdict(all(held), "; ".join(found), groups) if held else None
 
 
 def cut_for_free(quantile: float, results: Results) -> Verdict | None:
@@ -122,7 +129,7 @@ def cut_for_free(quantile: float, results: Results) -> Verdict | None:
     holds = important >= whole - _HALF_A_POINT and important > max(random, small)
     said = f"cut by importance {important:.1f}, at random {random:.1f}, by magnitude {small:.1f}"
     at_kept = f"{statistics.fmean(map(score, kept)):.1f} → {statistics.fmean(accuracies(kept, 0.7)):.1f}"
-    return Verdict(holds, f"{_width(runs):.0f} units, whole {whole:.1f}; {said}; at the kept epoch {at_kept}")
+    return Verdict(holds, f"{_width(runs):.0f} units, whole {whole:.1f}; {said}; at the kept epoch {at_kept}", [kept])
 
 
 def first_units_matter(results: Results) -> Verdict | None:
@@ -130,25 +137,26 @@ def first_units_matter(results: Results) -> Verdict | None:
     runs = [at_end(run) for run in results.final("Spiral", cut_label(0.9))]
     if not runs:
         return None
-    without = without_first(runs, 40)
+    without = without_first(runs, HALF)
     chance = not without or statistics.fmean(without) <= 60
     pairs = [costly(run) for run in runs]
     first, after = (statistics.fmean(pair[place] for pair in pairs) for place in (0, 1))
     later_ones = statistics.fmean(map(later, runs))
     found = f"{first:.0f} of the first {FIRST}, {after:.1f} of {later_ones:.0f} later ones cost more than a point"
-    together = f"; without the first 40: {statistics.fmean(without):.1f} %" if without else ""
-    return Verdict(chance and first > FIRST / 2 and after < later_ones / 4, found + together)
+    together = f"; without the first {HALF}: {statistics.fmean(without):.1f} %" if without else ""
+    return Verdict(chance and first > FIRST / 2 and after < later_ones / 4, found + together, [runs])
 
 
 def needs_kaiming_plus(results: Results) -> Verdict | None:
     """The starts of deep networks: accuracy with and without regard to the importance."""
-    found, held = [], []
+    found, held, groups = [], [], []
     for layers in (4, 8):
         plus, usual = (results.final("SpiralHard", f"{start}, {layers} layers") for start in ("kaiming+", "kaiming"))
         if plus and usual:
+            groups += [plus, usual]
             held.append(statistics.fmean(map(score, plus)) > statistics.fmean(map(score, usual)) + _spread(plus, usual))
             found.append(f"{layers} layers: {_score(plus)} / {_score(usual)}")
-    return Verdict(all(held), "; ".join(found)) if held else None
+    return Verdict(all(held), "; ".join(found), groups) if held else None
 
 
 def fewer_feed_forward(results: Results) -> Verdict | None:
@@ -166,20 +174,21 @@ def fewer_feed_forward(results: Results) -> Verdict | None:
             smaller = mean_parameters(runs) / mean_parameters(group)
             found += f"; a fixed width of {width} is within {PAPER_DISTANCE} too, with {smaller:.0f} times fewer"
             break
-    return Verdict(factor >= TEN and losses[0] <= losses[1] + PAPER_DISTANCE, found)
+    return Verdict(factor >= TEN and losses[0] <= losses[1] + PAPER_DISTANCE, found, [learned, runs])
 
 
 def as_good_as_a_search(results: Results) -> Verdict | None:
     """One adaptive training against the best of the searches, on every data set that has both."""
-    found, held = [], []
+    found, held, groups = [], [], []
     for name in results.datasets:
         searched = [runs for label in SEARCHES.values() if (runs := results.final(name, label))]
         awn = results.final(name, "AWN")
         if awn and searched:
+            groups += [awn, *searched]
             best = max(searched, key=lambda runs: statistics.fmean(map(score, runs)))
             held.append(_no_worse(awn, best))
             found.append(f"{name} {_score(awn)} / {_score(best)}" + ("" if held[-1] else " (worse)"))
-    return Verdict(all(held), f"{sum(held)} of {len(held)}: {', '.join(found)}") if held else None
+    return Verdict(all(held), f"{sum(held)} of {len(held)}: {', '.join(found)}", groups) if held else None
 
 
 def falls_behind_retrained(results: Results) -> Verdict | None:
@@ -189,20 +198,21 @@ def falls_behind_retrained(results: Results) -> Verdict | None:
         return None
     found = f"{_score(deep)} % with {_width(deep):.0f} units, against {_score(awn)} % with {_width(awn):.0f}"
     found += f"; of the depth of the best fixed network {_score(other)} % with {_width(other):.0f}" if other else ""
-    return Verdict(not _no_worse(deep, awn), found)
+    return Verdict(not _no_worse(deep, awn), found, [awn, deep])
 
 
 def steady_at_high_quantiles(results: Results) -> Verdict | None:
     """The quantiles: the accuracy after the last epoch at 0.9 and above, and below."""
-    found, held = [], []
+    found, held, groups = [], [], []
     for name in results.datasets:
         runs = {k: results.selection(name, f"k = {k:g}") for k in QUANTILES}
         means = {k: statistics.fmean(score_curve(run)[-1] for run in those) for k, those in runs.items() if those}
         low, high = ([mean for k, mean in means.items() if (k >= QUANTILES[2]) == above] for above in (False, True))
         if low and high:
+            groups += [those for those in runs.values() if those]
             held.append(min(high) > max(low))
             found.append(f"{name}: " + ", ".join(f"{mean:.1f} at {k:g}" for k, mean in means.items()))
-    return Verdict(all(held), "; ".join(found)) if held else None
+    return Verdict(all(held), "; ".join(found), groups) if held else None
 
 
 def families_in_order(results: Results) -> Verdict | None:
@@ -215,7 +225,7 @@ def families_in_order(results: Results) -> Verdict | None:
     means = [_width(found) for found in runs.values()]
     said = [f"{name} {top:.1f} %, {mean:.0f} units" for name, top, mean in zip(families, best, means, strict=True)]
     ordered = all(wide > narrow for wide, narrow in itertools.pairwise(means))
-    return Verdict(ordered and min(best) >= _LEARNED, "; ".join(said))
+    return Verdict(ordered and min(best) >= _LEARNED, "; ".join(said), [*runs.values()])
 
 
 def _no_worse(runs: Sequence[Record], others: Sequence[Record]) -> bool:

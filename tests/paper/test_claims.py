@@ -42,7 +42,7 @@ def cut(importance: float) -> Results:
 def removed(costly_first: int, costly_later: int, without: float) -> Results:
     """100 units, of which some of the first 25 and some of the later ones cost two points alone."""
     each = [0.97] * costly_first + [0.99] * (25 - costly_first) + [0.97] * costly_later + [0.99] * (75 - costly_later)
-    removal = {"first": [0.99] * 40 + [without] * 60, "each": each}
+    removal = {"first": [0.99] * 20 + [without] * 80, "each": each}
     return results(**{"Spiral__k = 0.9": [run(99.0, 100, measured={"removal": removal})]})
 
 

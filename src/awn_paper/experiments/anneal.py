@@ -136,9 +136,9 @@ ANNEAL = Experiment(
     title="Compression while training",
     says="SpiralHard, four layers, ReLU6, no prior on the weights. During training, a prior N(0.05, σ) on λ sets in, "
     "whose σ is annealed from 1 to 0.1. The paper: from about 800 units to about 300, with no loss of accuracy. We "
-    "compare three objectives from two starts: without the prior; with its term divided by the number N of samples, as "
-    "the paper's text scales the objective; and with the term not divided. Other means and standard deviations of the "
-    "prior show how many units it saves.",
+    "compare three objectives from two starting rates of the exponential: without the prior; with its term divided by "
+    "the number N of samples, as the paper's text scales the objective; and with the term not divided. Other means and "
+    "standard deviations of the prior show how many units it saves.",
     paper=Protocol(
         _paper_cases(),
         seeds=5,

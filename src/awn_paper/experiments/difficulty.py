@@ -9,7 +9,7 @@ from awn_paper.show import scores as shown_scores
 
 PAPER = {
     "synthetic": {"DoubleMoon": "8.1 (2.8)", "Spiral": "65.9 (8.7)", "SpiralHard": "227.4 (32.4)"},
-    "images": {"MNIST": "19.4 (4.8)", "CIFAR10": "80.1 (12.4)", "CIFAR100": "161.9 (57.8)"},
+    "image": {"MNIST": "19.4 (4.8)", "CIFAR10": "80.1 (12.4)", "CIFAR100": "161.9 (57.8)"},
 }
 
 LABELS = ("AWN", "Fixed")

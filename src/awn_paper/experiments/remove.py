@@ -77,7 +77,7 @@ def _as_in_the_paper(truncation: Protocol) -> Protocol:
     """The networks that are not trained in order."""
     cases = tuple(case for case in truncation.cases if case.label in map(label, QUANTILES))
     return Protocol(
-        cases, truncation.seeds, "The paper's 1000 epochs and k = 0.9, and higher k; the paper shows one network."
+        cases, truncation.seeds, "The paper's 1,000 epochs and k = 0.9, and higher k; the paper shows one network."
     )
 
 

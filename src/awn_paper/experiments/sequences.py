@@ -51,7 +51,7 @@ def show(results: Results) -> list[Shown]:
 def _chosen(settings: dict[str, dict[str, object]]) -> str:
     network, training, found = settings["network"], settings["training"], settings["widths"]
     units = f"{found['units']} units a layer" if "units" in found else "learned"
-    return f"{units}, depth {network['layers']}, rate {training['lr']:g}"
+    return f"{units}, depth {network['layers']}, learning rate {training['lr']:g}"
 
 
 SEQUENCES_STUDY = Experiment(
