@@ -96,8 +96,8 @@ CLAIMS = (
         "first 25 matter, and later ones hardly do",
         "remove",
         f"the accuracy after the last epoch is at most 60 % without the first {verdicts.HALF} units, as large a share "
-        "of ours as 40 are of the paper's; removed one at a time, more than half of the first 25 units cost more than a "
-        "point, and less than a quarter of the later ones do",
+        "of ours as 40 are of the paper's; removed one at a time, more than half of the first 25 units cost more than "
+        "a point, and less than a quarter of the later ones do",
         verdicts.first_units_matter,
     ),
     Claim(
