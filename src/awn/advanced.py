@@ -4,6 +4,7 @@ from awn.core.average import follow_widths_
 from awn.core.axes import consumed_by, produced_by
 from awn.core.axis import Axis
 from awn.core.count import count_parameters
+from awn.core.even_steps import even_steps_
 from awn.core.gate import read_once
 from awn.core.groups import WidthGroup, connect_, disconnect_, find_groups
 from awn.core.importance import Importance
@@ -32,6 +33,7 @@ __all__ = [
     "consumed_by",
     "count_parameters",
     "disconnect_",
+    "even_steps_",
     "find_groups",
     "follow_state_dicts_",
     "follow_widths_",

@@ -18,6 +18,7 @@ from torch.optim import SGD, Adam, Optimizer
 from awn.basics.plain import short, to_plain
 from awn.basics.thin import thin
 from awn.core.count import count_parameters
+from awn.core.even_steps import even_steps_
 from awn.core.groups import find_groups
 from awn.errors import NonFiniteError
 from awn.files.provenance import provenance
@@ -31,7 +32,7 @@ from awn.training.evaluate import Loss, accuracy, mean_loss
 from awn_paper.data import GIVEN_PARTS, load
 from awn_paper.data.dataset import Dataset
 from awn_paper.measures import AFTER, BEFORE
-from awn_paper.models import Budgeted, Learned, Widths, build
+from awn_paper.models import Budgeted, Even, Learned, Widths, build
 from awn_paper.models.perceptron import Perceptron
 from awn_paper.settings import OneCycle, Settings, Training, fingerprint
 
@@ -187,7 +188,7 @@ def _fit(model: nn.Module, data: Dataset, job: Job, scratch: Path | None, resume
         callbacks=[callback],
         folder=scratch,
         resume=resume and scratch is not None,
-        optimizer=make_optimizer(model, training),
+        optimizer=make_optimizer(model, training, settings.widths),
     )
 
 
@@ -198,12 +199,17 @@ def _budget(model: nn.Module, data: Dataset, widths: Widths) -> Budget | None:
     return Budget(max_flops=widths.max_flops, strength=widths.strength, positions=found)
 
 
-def make_optimizer(model: nn.Module, training: Training) -> Optimizer:
+def make_optimizer(model: nn.Module, training: Training, widths: Widths) -> Optimizer:
     """Adam or SGD; ν, biases and norms are never decayed."""
-    groups = param_groups(model, training.lr, width_lr=training.lr, weight_decay=training.weight_decay)
-    if training.optimizer == "sgd":
-        return SGD(groups, momentum=training.momentum, fused=True)
-    return Adam(groups, eps=training.eps, fused=True)
+    own_rate = widths.width_lr if isinstance(widths, Even) else None
+    width_lr = training.lr if own_rate is None else own_rate
+    groups = param_groups(model, training.lr, width_lr=width_lr, weight_decay=training.weight_decay)
+    if training.optimizer == "adam":
+        return Adam(groups, eps=training.eps, fused=True)
+    optimizer = SGD(groups, momentum=training.momentum, fused=True)
+    if isinstance(widths, Even):
+        even_steps_(model, optimizer)
+    return optimizer
 
 
 def _columns(history: History, *, learned: bool) -> dict[str, Any]:

@@ -150,17 +150,15 @@ def choose(
     held_out = HeldOut.of(data, loss)
     inputs, argument = (held_out.inputs(), "data") if repair is None else (repair, "repair")
     reference = None if repair is False else Reference.of(model, inputs, argument)
-    if max_flops is not None and positions is None:
-        batch = held_out.parts[0].batch
-        positions = count_positions(model, batch.kwargs or batch.args)
-    flops = _flops_of(model, groups, positions)
+    batch = held_out.parts[0].batch
+    flops = _flops_of(model, groups, positions, None if max_flops is None else batch)
     rungs = list(climb_down(model, held_out, reference, step, score))
     build = partial(_rebuilt, model, reference, rungs)
     curve = tuple(_point(rung, flops) for rung in rungs)
     allowed = [place for place, point in enumerate(curve) if all(limit(point) for limit in limits)]
     if max_latency is not None:
         check_number("max_latency", max_latency)
-        allowed = _fast_enough(allowed, build, held_out.parts[0].batch, max_latency)
+        allowed = _fast_enough(allowed, build, batch, max_latency)
     if not allowed:
         raise ArgumentError("no version of the network meets the limits, not even one with a single unit per layer.")
     chosen, reason = _pick(curve, allowed, slack, max_drop)
@@ -248,9 +246,14 @@ def _rebuilt(model: ModelT, reference: Reference | None, rungs: Sequence[Rung], 
 
 
 def _flops_of(
-    model: nn.Module, groups: Sequence[WidthGroup], positions: Mapping[str, int] | None
+    model: nn.Module, groups: Sequence[WidthGroup], positions: Mapping[str, int] | None, counted: Batch | None
 ) -> Callable[[Mapping[str, int]], float] | None:
-    """The FLOPs of the adaptive layers for one sample, at given widths; None if they are unknown for a convolution."""
+    """The FLOPs of the adaptive layers for one sample, at given widths; None if they are unknown for a convolution.
+
+    Positions that are not given are those in `counted`, a batch, if there is one.
+    """
+    if positions is None and counted is not None:
+        positions = count_positions(model, counted.kwargs or counted.args)
     convolves = any(isinstance(axis.module, _ConvNd) for group in groups for axis in group.axes)
     if convolves and positions is None:
         return None

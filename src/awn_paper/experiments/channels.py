@@ -25,10 +25,19 @@ def _learned(channels: int) -> Learned:
     return Learned(Exponential.for_units(channels), new_units="zero", weight_scale=1.0)
 
 
-def _budgeted(flops: float) -> Budgeted:
-    """The same from the full width, under a budget; at a strength of 1, the first stage collapses to one channel."""
-    family = Exponential.for_units(FIXED[-1])
-    return Budgeted(family, new_units="zero", weight_scale=1.0, max_flops=flops, strength=0.01)
+def _budgeted(channels: int, flops: float) -> Budgeted:
+    """The same under a budget of the FLOPs at the start, with even steps and a slow ν.
+
+    At the strength and the learning rate of ν of 1 and 0.2, the first stage collapses to one channel.
+    """
+    return Budgeted(
+        Exponential.for_units(channels),
+        new_units="zero",
+        weight_scale=1.0,
+        width_lr=0.02,
+        max_flops=flops,
+        strength=0.07,
+    )
 
 
 def _fixed_label(channels: int) -> str:
@@ -53,7 +62,7 @@ def _cases(dataset: str, epochs: int) -> tuple[Case, ...]:
     by_label: dict[str, Settings] = {
         **{_fixed_label(channels): base.change(widths=Fixed(channels)) for channels in FIXED},
         **{_awn_label(channels): base.change(widths=_learned(channels)) for channels in STARTS},
-        **{_budget_label(flops): base.change(widths=_budgeted(flops)) for flops in BUDGETS.values()},
+        **{_budget_label(pair[1]): base.change(widths=_budgeted(*pair)) for pair in BUDGETS.items()},
     }
     return tuple(Case(label, (settings,)) for label, settings in by_label.items())
 
