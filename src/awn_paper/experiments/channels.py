@@ -128,8 +128,8 @@ CHANNELS = Experiment(
         _cases(PART, 12, seeds_without_budget=1),
         seeds=3,
         says="Shortened: a fifth of the images (8,334 for training, 1,666 for validation, all 10,000 for the test), 12 "
-        "epochs; three runs, one of learned channels without a budget. The learning rate rises to 0.2 and falls along a "
-        "cosine; weight decay 0.0005. The accuracies compare with each other, not with Table 1's.",
+        "epochs; three runs, one of learned channels without a budget. The learning rate rises to 0.2 and falls along "
+        "a cosine; weight decay 0.0005. The accuracies compare with each other, not with Table 1's.",
     ),
     small=Protocol(_cases(PART, 2), seeds=1, says="A fifth of the images, 2 epochs, one run."),
 )
