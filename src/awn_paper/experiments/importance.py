@@ -73,7 +73,7 @@ IMPORTANCE = Experiment(
         ),
         seeds=0,
         says="Two layers of at most 1,000 units, two activations, σ_θ = 10 and two starts of each family, with five "
-        f"runs each. Up to the paper's 5,000 epochs; training stops after {PATIENCE} epochs without a better validation "
-        "score.",
+        f"runs each. Up to the paper's 5,000 epochs; training stops after {PATIENCE} epochs without a better "
+        "validation score.",
     ),
 )
