@@ -69,8 +69,8 @@ CLAIMS = (
             f"An annealed prior makes a network smaller without loss: {words}",
             "about 800 → about 300 units, no loss",
             "anneal",
-            "after the last epoch the width is at least a third below that without the prior, and the mean accuracy at "
-            "most a standard deviation or half a point, whichever is larger",
+            "after the last epoch the width is at least a third below that without the prior, and the mean accuracy is "
+            "below by at most a standard deviation or half a point, whichever is larger",
             functools.partial(verdicts.smaller_by, prior),
         )
         for prior, words in {
@@ -95,9 +95,9 @@ CLAIMS = (
         "without the first 40 of 83 units the accuracy is at the level of chance; removed one at a time, most of the "
         "first 25 matter, and later ones hardly do",
         "remove",
-        f"the accuracy after the last epoch is at most 60 % without the first {verdicts.HALF} units, as large a share "
-        "of ours as 40 are of the paper's; removed one at a time, more than half of the first 25 units cost more than "
-        "a point, and less than a quarter of the later ones do",
+        f"the accuracy after the last epoch is at most 60 % without the first {verdicts.WITHOUT} units, about the same "
+        "share of our 44 as 40 of the paper's 83; removed one at a time, more than half of the first 25 units cost "
+        "more than a point, and less than a quarter of the later ones do",
         verdicts.first_units_matter,
     ),
     Claim(

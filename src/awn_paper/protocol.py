@@ -112,14 +112,11 @@ class Retrained:
 
 @dataclass(frozen=True)
 class OfTotal:
-    """A fixed network of so many units over all its layers, with the other settings of the best adaptive one.
-
-    Without a total, it has as many as the final runs of the adaptive one have in the mean.
-    """
+    """A fixed network of so many units over all its layers, with the other settings of the best adaptive one."""
 
     label: str
     adaptive: Case
-    total: int | None
+    total: int
     seeds: int | None = None
 
     @property
@@ -130,11 +127,9 @@ class OfTotal:
     def stages(self, seeds: int) -> Stages:
         """Those of the adaptive case, then the runs of the total."""
         learned = yield from self.adaptive.stages(seeds)
-        totals = [total_width(record) for record in _learned(learned)]
-        if not totals:
+        if not _learned(learned):
             return Outcome((), learned.chosen, ())
-        total = sum(totals) / len(totals) if self.total is None else self.total
-        chosen = learned.chosen.change(widths=_shared(total, learned))
+        chosen = learned.chosen.change(widths=_shared(self.total, learned))
         return (yield from _retrained(chosen, seeds if self.seeds is None else self.seeds))
 
 

@@ -32,7 +32,7 @@ from awn.training.evaluate import Loss, accuracy, mean_loss
 from awn_paper.data import GIVEN_PARTS, load
 from awn_paper.data.dataset import Dataset
 from awn_paper.measures import AFTER, BEFORE
-from awn_paper.models import Budgeted, Even, Learned, Widths, build
+from awn_paper.models import Budgeted, Learned, Widths, build
 from awn_paper.models.perceptron import Perceptron
 from awn_paper.settings import OneCycle, Settings, Training, fingerprint
 
@@ -201,13 +201,13 @@ def _budget(model: nn.Module, data: Dataset, widths: Widths) -> Budget | None:
 
 def make_optimizer(model: nn.Module, training: Training, widths: Widths) -> Optimizer:
     """Adam or SGD; ν, biases and norms are never decayed."""
-    own_rate = widths.width_lr if isinstance(widths, Even) else None
+    own_rate = widths.width_lr if isinstance(widths, Budgeted) else None
     width_lr = training.lr if own_rate is None else own_rate
     groups = param_groups(model, training.lr, width_lr=width_lr, weight_decay=training.weight_decay)
     if training.optimizer == "adam":
         return Adam(groups, eps=training.eps, fused=True)
     optimizer = SGD(groups, momentum=training.momentum, fused=True)
-    if isinstance(widths, Even):
+    if isinstance(widths, Budgeted):
         even_steps_(model, optimizer)
     return optimizer
 

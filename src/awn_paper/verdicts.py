@@ -25,7 +25,7 @@ from awn_paper.show import Results, at_end, score, score_curve, width_after, wid
 
 _HALF_A_POINT = 0.5  # of accuracy: less is no loss, whatever the standard deviation
 _A_QUARTER = 1.25  # ratio of widths: less is the same
-HALF = 20  # units, as large a share of our 44 as the paper's 40 are of its 83
+WITHOUT = 20  # units, about the same share of our 44 as the paper's 40 of its 83
 TEN = 10  # times fewer parameters, where the paper has 200
 _LEARNED = 99.5  # per cent: a task that is learned
 
@@ -137,13 +137,13 @@ def first_units_matter(results: Results) -> Verdict | None:
     runs = [at_end(run) for run in results.final("Spiral", cut_label(0.9))]
     if not runs:
         return None
-    without = without_first(runs, HALF)
+    without = without_first(runs, WITHOUT)
     chance = not without or statistics.fmean(without) <= 60
     pairs = [costly(run) for run in runs]
     first, after = (statistics.fmean(pair[place] for pair in pairs) for place in (0, 1))
     later_ones = statistics.fmean(map(later, runs))
     found = f"{first:.0f} of the first {FIRST}, {after:.1f} of {later_ones:.0f} later ones cost more than a point"
-    together = f"; without the first {HALF}: {statistics.fmean(without):.1f} %" if without else ""
+    together = f"; without the first {WITHOUT}: {statistics.fmean(without):.1f} %" if without else ""
     return Verdict(chance and first > FIRST / 2 and after < later_ones / 4, found + together, [runs])
 
 

@@ -43,7 +43,29 @@ def recurrent() -> tuple[nn.Module, torch.Tensor]:
     return model, x
 
 
-MODELS = {"perceptron": perceptron, "convolutions": convolutions, "recurrent": recurrent}
+def several_gates() -> tuple[nn.Module, torch.Tensor]:
+    """A layer that reads the same units twice, beside the inputs and other units."""
+
+    class Joined(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.one, self.two, self.read = nn.Linear(3, 6), nn.Linear(3, 4), nn.Linear(6 + 3 + 4 + 6, 2)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            one, two = torch.relu(self.one(x)), torch.relu(self.two(x))
+            return self.read(torch.cat([one, x, two, one], 1))
+
+    model, x = Joined(), torch.randn(16, 3)
+    awn.adapt_(model, example_input=x)
+    return model, x
+
+
+MODELS = {
+    "perceptron": perceptron,
+    "convolutions": convolutions,
+    "recurrent": recurrent,
+    "several gates": several_gates,
+}
 
 
 def train(model: nn.Module, x: torch.Tensor, optimizer: torch.optim.SGD, steps: int = 8) -> list[float]:
@@ -89,8 +111,7 @@ def test_gradients_are_divided_by_the_squared_importance_and_nothing_else_is():
     before = {name: p.grad.clone() for name, p in model.named_parameters()}
     first = model.hidden[0].width
     rate, units = first.nu.item(), first.units
-    for layer in model.modules():
-        _divide_gradients_(layer)
+    _divide_gradients_([*model.modules()], torch.optim.SGD(model.parameters(), lr=0.1))
     for name, parameter in model.named_parameters():
         if name not in ("hidden.1.weight", "output.weight"):
             assert torch.equal(parameter.grad, before[name]), name
@@ -102,6 +123,71 @@ def test_gradients_are_divided_by_the_squared_importance_and_nothing_else_is():
     expected = torch.tensor([math.exp(2 * rate * unit) for unit in range(units)])
     assert len(factors)
     torch.testing.assert_close(factors / factors[:, :1], expected.expand_as(factors), rtol=1e-3, atol=0)
+
+
+def test_a_closure_is_run_before_its_gradients_are_divided():
+    torch.manual_seed(0)
+    model, x = perceptron()
+    other, y = copy.deepcopy(model), torch.arange(16) % 2
+    first, second = (torch.optim.SGD(awn.param_groups(one, lr=0.1), momentum=0.9) for one in (model, other))
+    even_steps_(model, first)
+    even_steps_(other, second)
+    for by_name in (False, True):
+
+        def closure() -> torch.Tensor:
+            first.zero_grad()
+            loss = F.cross_entropy(model(x), y)
+            loss.backward()
+            return loss
+
+        loss = first.step(closure=closure) if by_name else first.step(closure)
+        assert loss.item() == pytest.approx(F.cross_entropy(model(x), y).item(), rel=0.5)
+        train(other, x, second, steps=1)
+    for a, b in zip(model.parameters(), other.parameters(), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_each_optimizer_divides_its_own_gradients():
+    torch.manual_seed(0)
+    model, x = perceptron()
+    other, y = copy.deepcopy(model), torch.arange(16) % 2
+    weights = [[p for name, p in one.named_parameters() if "width" not in name] for one in (model, other)]
+    whole = torch.optim.SGD(weights[1], lr=0.1)
+    even_steps_(other, whole)
+    parts = [torch.optim.SGD(weights[0][part::2], lr=0.1) for part in (0, 1)]
+    for part in parts:
+        even_steps_(model, part)
+    for one, optimizers in ((model, parts), (other, [whole])):
+        F.cross_entropy(one(x), y).backward()
+        for optimizer in optimizers:
+            optimizer.step()
+    for a, b in zip(model.parameters(), other.parameters(), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_units_of_next_to_no_importance_take_finite_steps():
+    """250 units where ν is that of ten: the last importance is 1e-25, whose square is 0 in single precision."""
+    torch.manual_seed(0)
+    model = awn.AdaptiveMLP(3, 2, importance=awn.Exponential.for_units(10))
+    optimizer = torch.optim.SGD(awn.param_groups(model, lr=1e-3))
+    even_steps_(model, optimizer)
+    awn.advanced.set_units_(model, {"hidden.0": 250}, optimizer)
+    x = torch.randn(16, 3)
+    train(model, x, optimizer, steps=1)
+    assert torch.isfinite(model(x)).all()
+
+
+def test_units_beyond_a_prefix_are_divided_too():
+    torch.manual_seed(0)
+    model = awn.AdaptiveMLP(3, 2, importance=awn.Exponential.for_units(9), ordered=1.0)
+    optimizer = torch.optim.SGD(awn.param_groups(model, lr=0.1))
+    awn.resize_(model, optimizer)  # draws a prefix
+    weight = model.output._parameters["weight"]
+    weight.grad = torch.ones_like(weight)
+    _divide_gradients_([*model.modules()], optimizer)
+    importance = model.hidden[0].width.importance().detach()
+    used = importance > 0
+    torch.testing.assert_close(weight.grad[:, used], (importance[used] ** -2).expand(2, -1))
 
 
 def test_slots_beyond_the_width_stay_empty_and_widths_may_change():
@@ -148,7 +234,7 @@ def test_fit_trains_with_even_steps_by_autograd():
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda model: torch.optim.Adam(awn.param_groups(model, lr=0.1)), "even_steps_ is for SGD. Steps of Adam"),
+        (lambda model: torch.optim.Adam(awn.param_groups(model, lr=0.1)), "for one torch.optim.SGD, got Adam"),
         (
             lambda model: torch.optim.SGD(awn.param_groups(model, lr=0.1, prior=awn.Prior(1.0), n_samples=10)),
             "without prior=",

@@ -119,8 +119,28 @@ def test_one_image_without_a_dimension_of_samples_has_the_same_pixels():
     assert positions(nn.Conv2d(1, 2, 3), torch.randn(1, 9, 8)) == positions(nn.Conv2d(1, 2, 3), torch.randn(1, 1, 9, 8))
 
 
-def test_a_compiled_model_has_the_paths_of_its_original():
-    assert positions(torch.compile(Twice(), backend="eager"), torch.randn(3, 6)) == {"used": 2, "extra": 0}
+@pytest.mark.parametrize("inside", [False, True])
+def test_a_compiled_model_that_has_run_is_counted_like_its_original(inside):
+    """Its code would not call a new hook."""
+    model, x = Twice().eval(), torch.randn(3, 6)
+    if inside:
+        model.compile(backend="eager")
+    compiled = model if inside else torch.compile(model, backend="eager")
+    compiled(x)
+    assert positions(compiled, x) == {"used": 2, "extra": 0}
+
+
+def test_a_layer_may_return_more_than_its_product():
+    class Router(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.randn(4, 6))
+
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            scores = x @ self.weight.T
+            return scores, scores.argmax(-1)
+
+    assert positions(nn.ModuleDict({"router": Router()})["router"], torch.randn(2, 5, 6)) == {"": 5}
 
 
 def test_what_is_counted_is_enough_for_a_budget_whatever_a_model_is_made_of():

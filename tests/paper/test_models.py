@@ -22,7 +22,7 @@ from awn_paper.measures import flops
 from awn_paper.models import GIN, MLP, RNN, Budgeted, ChannelResNet20, Fixed, Learned, ResNet20, Transformer, build
 from awn_paper.models import mlp as mlp_module
 from awn_paper.models.resnet import Prepare, _shifted_and_flipped
-from awn_paper.run import Job, layer_widths, loss_of, train
+from awn_paper.run import Job, layer_widths, loss_of, make_optimizer, train
 from awn_paper.settings import OneCycle, Settings, Training
 
 LEARNED = Learned(Exponential(rate=0.2, scale="mass"))
@@ -201,6 +201,14 @@ def test_a_budget_brings_the_flops_of_channels_down_to_its_cap(monkeypatch):
     settings = Settings("images", ChannelResNet20(), widths, training, measure=("flops",))
     record = train(Job(settings, 0, final=True))
     assert record["last"]["measured"]["flops"]["forward"] < 1.1 * cap
+
+
+def test_a_budget_comes_with_even_steps_and_a_learning_rate_of_its_own_for_the_widths():
+    widths = Budgeted(CHANNELS.importance, width_lr=0.02, max_flops=1.0)
+    model = build(ChannelResNet20(), images(), widths)
+    optimizer = make_optimizer(model, Training(1, optimizer="sgd", lr=0.1), widths)
+    assert [group["lr"] for group in optimizer.param_groups] == [0.1, 0.02]
+    assert len(optimizer._optimizer_step_pre_hooks) == 1
 
 
 @pytest.mark.parametrize("widths", [Fixed(4), CHANNELS], ids=["fixed", "learned"])

@@ -93,7 +93,7 @@ def test_limits_hold(limit):
     model = network()
     choice = awn.choose(model, rows(network(30)), LOSS, slack=0.0, **limit)
     flops = 2 * sum(w.numel() for w in awn.finalize(choice.model()).parameters() if w.dim() > 1)
-    assert choice.point.flops == flops
+    assert choice.point.flops == (flops if "max_flops" in limit else None)
     assert choice.point.total_units <= limit.get("max_units", math.inf)
     assert choice.point.parameters <= limit.get("max_params", math.inf)
     assert flops <= limit.get("max_flops", math.inf)

@@ -7,6 +7,7 @@ times as slow as the first.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -27,9 +28,10 @@ def even_steps_(model: nn.Module, optimizer: SGD) -> RemovableHandle:
     Before each step, the gradient of a weight that reads units is divided by the square of their importance. The
     products that the network computes with then take the steps of an ordinary network: with fixed widths, an adaptive
     network trains like the plain one that it computes. The gradients of ν and of all other parameters stay as they are.
-    `weight_decay` of the optimizer decays the products. `remove()` of the returned handle ends it.
+    `remove()` of the returned handle ends it.
 
-    Optimizers such as Adam divide by the size of the gradient, so this has no effect on them, and they are refused.
+    `weight_decay` of the optimizer decays the products. The prior of `awn.objective` is part of the gradient, so it is
+    divided as well. Gradients are divided after any clipping, and stay divided until `zero_grad`.
 
     >>> import awn
     >>> model = awn.AdaptiveMLP(2, 2)
@@ -39,8 +41,9 @@ def even_steps_(model: nn.Module, optimizer: SGD) -> RemovableHandle:
     require_groups(model)
     if not isinstance(optimizer, SGD):
         raise OptimizerError(
-            f"even_steps_ is for SGD. Steps of {type(optimizer).__name__} do not depend on the size of the gradient, "
-            "so dividing it by the importance would not change them."
+            f"even_steps_ is for one torch.optim.SGD, got {type(optimizer).__name__}. If several optimizers share the "
+            "model, call it for each SGD. Optimizers such as Adam divide by the size of the gradient, so it would not "
+            "change their steps."
         )
     if any(group.get(HAS_PRIOR) for group in optimizer.param_groups):
         raise OptimizerError(
@@ -49,21 +52,32 @@ def even_steps_(model: nn.Module, optimizer: SGD) -> RemovableHandle:
         )
     layers = [layer for layer in unwrapped(model).modules() if isinstance(layer, Gated)]
 
-    def divide(_: Optimizer, __: Any, ___: Any) -> None:
-        for layer in layers:
-            _divide_gradients_(layer)
+    def divide(_: Optimizer, args: Any, named: dict[str, Any]) -> tuple[Any, dict[str, Any]] | None:
+        closure = args[1] if len(args) > 1 else named.get("closure")
+        if closure is None:
+            _divide_gradients_(layers, optimizer)
+            return None
+
+        def closure_then_divide() -> Any:  # before it runs there are no gradients, or those of the step before
+            loss = closure()
+            _divide_gradients_(layers, optimizer)
+            return loss
+
+        return args[:1], {**named, "closure": closure_then_divide}
 
     return optimizer.register_step_pre_hook(divide)
 
 
 @torch.no_grad()
-def _divide_gradients_(layer: nn.Module) -> None:
-    """Divide the gradients of a layer's gated weights by the squared importance; inert entries have none."""
-    for name, gates in gates_of(layer).items():
-        weight = layer._parameters[name]
-        for gate in gates:
-            if weight is None or weight.grad is None:
+def _divide_gradients_(layers: Sequence[nn.Module], optimizer: Optimizer) -> None:
+    """Divide the gradients of the optimizer's gated weights by the squared importance; inert entries have none."""
+    held = {weight for group in optimizer.param_groups for weight in group["params"]}
+    for layer in layers:
+        for name, gates in gates_of(layer).items():
+            weight = layer._parameters[name]
+            if weight is None or weight.grad is None or weight not in held:
                 continue
-            importance = gate.importance(weight)
-            factor = torch.where(importance > 0, importance, 1).square()
-            weight.grad.div_(factor.view(-1, *[1] * (weight.dim() - 1 - gate.dim)))
+            for gate in gates:
+                importance = gate.importance(weight, in_forward=False)
+                factor = torch.where(importance > 0, importance, 1).view(-1, *[1] * (weight.dim() - 1 - gate.dim))
+                weight.grad.div_(factor).div_(factor)  # twice: the square of a small importance would be 0

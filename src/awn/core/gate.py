@@ -56,13 +56,13 @@ class Gate:
         trailing = weight.dim() - 1 - self.dim
         return weight * (importance.view(-1, *[1] * trailing) if trailing else importance)
 
-    def importance(self, weight: Tensor) -> Tensor:
-        """The importance of every entry that the weight reads, in the weight's dtype."""
+    def importance(self, weight: Tensor, *, in_forward: bool = True) -> Tensor:
+        """The importance of every entry that the weight reads, in the weight's dtype; see `Width.importance`."""
         if self.watch is not None:
             self.watch.look(weight)
         if type(weight) is not nn.Parameter:
             refuse_sharded([weight])
-        importance = self.width.importance(in_forward=True)
+        importance = self.width.importance(in_forward=in_forward)
         if importance.dtype != weight.dtype:
             importance = importance.to(weight.dtype)
         if isinstance(self.layout, int):

@@ -44,7 +44,7 @@ class Budget:
         check_number("a budget's cap", caps[0])
         check_number("strength", self.strength)
         for layer, number in self.positions.items():
-            if number != 0:  # a layer that only training calls
+            if type(number) is not int or number != 0:  # a layer that only training calls
                 check_units(f"positions[{layer!r}]", number)
 
     def penalty(self, model: nn.Module, groups: Sequence[WidthGroup]) -> Tensor:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import sys
 from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
+from torch.utils import _pytree as tree
 
 from awn.basics.batches import Batch, evaluating
 from awn.basics.example import as_call
@@ -24,8 +28,8 @@ def positions(model: nn.Module, example_input: Any) -> dict[str, int]:
 
     The model runs once on `example_input`: a tensor, a tuple of arguments, or a dict of named arguments, whose first
     dimension is that of the samples. A convolution uses its weight at every pixel of its output, a layer of a
-    Transformer at every token, a recurrent layer at every step. A layer that is called several times counts every call,
-    one that is not called has no positions. Layers are those of torch, and others with a matrix named `weight`.
+    Transformer at every token, a recurrent layer at every step. A layer that is called several times counts every call;
+    one that is not called has 0 positions. Layers are those of torch, and others with a matrix named `weight`.
 
     >>> import torch
     >>> from torch import nn
@@ -46,8 +50,11 @@ def positions(model: nn.Module, example_input: Any) -> dict[str, int]:
         layer.register_forward_hook(functools.partial(note, path, count), with_kwargs=True)
         for path, (layer, count) in counts.items()
     ]
+    # Compiled code calls no hooks that were registered after it was compiled.
+    compiled = "torch._dynamo" in sys.modules
+    eager = torch.compiler.set_stance("force_eager") if compiled else contextlib.nullcontext()
     try:
-        with evaluating(model):
+        with evaluating(model), eager:
             model(*call.args, **call.kwargs)
     finally:
         for hook in hooks:
@@ -59,7 +66,8 @@ def positions(model: nn.Module, example_input: Any) -> dict[str, int]:
         if found[path] % call.rows:
             raise ArgumentError(
                 f"layer {path!r} was used {found[path]} times for {call.rows} samples. The first dimension of "
-                "example_input must be that of the samples."
+                "the input must be that of the samples. If the layer is used on something else, give the positions of "
+                "the adaptive layers by hand."
             )
     return {path: found[path] // call.rows for path in counts}
 
@@ -75,7 +83,9 @@ def _count_of(layer: nn.Module) -> _Count | None:
     weight = layer._parameters.get("weight")
     if weight is None or weight.dim() != 2 or isinstance(layer, nn.Embedding | nn.EmbeddingBag):
         return None
-    return lambda args, kwargs, out: _without_dim(out, -1)
+    return lambda args, kwargs, out: _without_dim(
+        next(one for one in tree.tree_leaves(out) if isinstance(one, Tensor)), -1
+    )
 
 
 def _first(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:

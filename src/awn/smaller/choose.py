@@ -11,7 +11,6 @@ from typing import Any, Generic, TypeVar, cast
 
 import torch
 from torch import nn
-from torch.nn.modules.conv import _ConvNd
 
 from awn.basics.batches import Batch
 from awn.basics.checks import check_number
@@ -39,7 +38,8 @@ class CurvePoint:
     """One size of a network on the curve of loss against size.
 
     `loss` and its standard error `error` are those of the held-out rows; `plain_loss` is the loss without the repair of
-    the last cut. `score` is present if a score was given, `flops` if they are known.
+    the last cut. `score` is present if a score was given, `flops` if `max_flops` or `positions` was
+    given.
     """
 
     units: Mapping[str, int]
@@ -248,16 +248,15 @@ def _rebuilt(model: ModelT, reference: Reference | None, rungs: Sequence[Rung], 
 def _flops_of(
     model: nn.Module, groups: Sequence[WidthGroup], positions: Mapping[str, int] | None, counted: Batch | None
 ) -> Callable[[Mapping[str, int]], float] | None:
-    """The FLOPs of the adaptive layers for one sample, at given widths; None if they are unknown for a convolution.
+    """The FLOPs of the adaptive layers for one sample, at given widths; None if its positions are unknown.
 
     Positions that are not given are those in `counted`, a batch, if there is one.
     """
     if positions is None and counted is not None:
         positions = count_positions(model, counted.kwargs or counted.args)
-    convolves = any(isinstance(axis.module, _ConvNd) for group in groups for axis in group.axes)
-    if convolves and positions is None:
+    if positions is None:
         return None
-    products = Budget(max_flops=1.0, positions=positions or {}).cost(model, groups)
+    products = Budget(max_flops=1.0, positions=positions).cost(model, groups)
     names = [group.name for group in groups]
     return lambda units: sum(factor * math.prod(units[names[number]] for number in used) for factor, used in products)
 

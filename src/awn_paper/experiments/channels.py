@@ -28,7 +28,7 @@ def _learned(channels: int) -> Learned:
 def _budgeted(channels: int, flops: float) -> Budgeted:
     """The same under a budget of the FLOPs at the start, with even steps and a slow ν.
 
-    At the strength and the learning rate of ν of 1 and 0.2, the first stage collapses to one channel.
+    With a strength of 1 and a learning rate of 0.2 for ν, the first stage collapses to one channel.
     """
     return Budgeted(
         Exponential.for_units(channels),
@@ -114,7 +114,7 @@ CHANNELS = Experiment(
     title="Learned channels of ResNet-20",
     says="The paper learns only the width of the head. Here, the channels of all convolutions of ResNet-20 are "
     "learned, from two starts, and compared with fixed networks of 1/2, 3/4 and the full width. With a budget, they "
-    "start from the two smaller fixed networks, whose FLOPs are the cap, a soft one. SGD then takes even steps "
+    "start from the two smaller fixed networks, whose FLOPs are a soft cap. SGD then takes even steps "
     "(`awn.advanced.even_steps_`), and ν has a learning rate of 0.02 in place of 0.2. Shortcuts are convolutions where "
     "the resolution changes, so that each stage has its own channels. FLOPs count the convolutions and matrix products "
     "for one image, two for each multiplication and addition, without unused channels.",

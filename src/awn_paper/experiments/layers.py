@@ -47,7 +47,7 @@ LAYERS = Experiment(
     name="layers",
     title="The width of each layer on graphs",
     says="The final runs of Table 1 on NCI1 and REDDIT-B, mean over runs and folds. The first perceptron reads the "
-    "features of the nodes, one in each convolution the sums over neighbours. The paper shows curves.",
+    "features of the nodes; the perceptron of each convolution reads the sums over neighbours. The paper shows curves.",
     paper=Protocol(_cases(TABLE1.paper), seeds=10, says="The paper's grids and epochs, ten final runs a fold."),
     small=Protocol(_cases(TABLE1.small), seeds=1, says="The runs of Table 1's small profile."),
     long=Protocol(_cases(TABLE1.protocol("long")), seeds=1, says="The runs of Table 1's long profile."),

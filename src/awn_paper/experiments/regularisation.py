@@ -33,7 +33,7 @@ _LONG_GRIDS = {**LONG_GRIDS, "SpiralHard": LONG_GRIDS["SpiralHard"]._replace(lay
 
 
 def unregularised(grids: dict[str, Grid]) -> tuple[Case, ...]:
-    """σ_θ = 100, unbounded activations, at most 5000 units a layer."""
+    """σ_θ = 100, unbounded activations, at most 5,000 units a layer."""
     cases = []
     for name, grid in grids.items():
         training = Training(grid.epochs, grid.batch, patience=grid.patience)

@@ -40,7 +40,7 @@ def retrained(
         awn, fixed = pair["AWN"], pair["Fixed"]
         cases += [awn, fixed, Retrained("Fixed+", awn, fixed, seeds)]
         if dataset == "SpiralHard":
-            cases.append(OfTotal(SAME_DEPTH, awn, None, seeds))
+            cases.append(Retrained(SAME_DEPTH, awn, awn, seeds))
         if dataset == "REDDIT-B" and fold in totals_on:
             cases += [OfTotal(f"total {total}", awn, total, seeds) for total in PAPER_VALIDATION]
     return tuple(cases)
@@ -77,9 +77,9 @@ RETRAIN = Experiment(
     name="retrain",
     title="Fixed+: retraining at the learned width",
     says="A fixed network with the other settings of the best fixed one and, in each layer, the mean width of the "
-    "adaptive one's layers. On SpiralHard also one with the other settings of the best adaptive one, so that both have "
-    "as many layers. On REDDIT-B also fixed networks of several total widths, with the other settings of the "
-    "best adaptive one.",
+    "adaptive one's layers. On SpiralHard also one with the other settings of the best adaptive one, and so of the "
+    "same depth. On REDDIT-B also fixed networks of several total widths, with the other settings of the best adaptive "
+    "one.",
     paper=Protocol(retrained(TABLE1.paper, PAPER), seeds=10, says="The paper's grids and epochs, ten final runs."),
     small=Protocol(
         (*retrained(TABLE1.small, ("Spiral", "SpiralHard")), *_graphs()),

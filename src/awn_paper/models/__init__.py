@@ -10,7 +10,7 @@ from awn_paper.data.dataset import Dataset
 from awn_paper.models.channels import ChannelResNet20
 from awn_paper.models.gin import GIN
 from awn_paper.models.mlp import MLP
-from awn_paper.models.perceptron import Budgeted, Even, Fixed, Learned, LearnedInOrder, Priced, Widths, learn_widths_
+from awn_paper.models.perceptron import Budgeted, Fixed, Learned, LearnedInOrder, Priced, Widths, learn_widths_
 from awn_paper.models.resnet import ResNet20
 from awn_paper.models.rnn import RNN
 from awn_paper.models.transformer import Transformer
@@ -23,7 +23,6 @@ __all__ = [
     "RNN",
     "Budgeted",
     "ChannelResNet20",
-    "Even",
     "Fixed",
     "Learned",
     "LearnedInOrder",

@@ -73,16 +73,10 @@ class Priced(Learned):
 
 
 @dataclass(frozen=True)
-class Even(Learned):
-    """The same with steps of SGD that do not depend on the importance, which goes past the paper: `even_steps_`."""
+class Budgeted(Learned):
+    """The same under a soft cap on the FLOPs for one sample, with even steps of SGD; both go past the paper."""
 
     width_lr: float | None = None
-
-
-@dataclass(frozen=True)
-class Budgeted(Even):
-    """The same under a soft cap on the FLOPs for one sample, which goes past the paper: a Budget."""
-
     max_flops: float = field(kw_only=True)
     strength: float = 1.0
 
