@@ -10,7 +10,16 @@ from awn_paper.data.dataset import Dataset
 from awn_paper.models.channels import ChannelResNet20
 from awn_paper.models.gin import GIN
 from awn_paper.models.mlp import MLP
-from awn_paper.models.perceptron import Budgeted, Fixed, Learned, LearnedInOrder, Priced, Widths, learn_widths_
+from awn_paper.models.perceptron import (
+    Budgeted,
+    Fixed,
+    Learned,
+    LearnedEvenly,
+    LearnedInOrder,
+    Priced,
+    Widths,
+    learn_widths_,
+)
 from awn_paper.models.resnet import ResNet20
 from awn_paper.models.rnn import RNN
 from awn_paper.models.transformer import Transformer
@@ -25,6 +34,7 @@ __all__ = [
     "ChannelResNet20",
     "Fixed",
     "Learned",
+    "LearnedEvenly",
     "LearnedInOrder",
     "Network",
     "Priced",

@@ -73,8 +73,13 @@ class Priced(Learned):
 
 
 @dataclass(frozen=True)
-class Budgeted(Learned):
-    """The same under a soft cap on the FLOPs for one sample, with even steps of SGD; both go past the paper."""
+class LearnedEvenly(Learned):
+    """The same with even steps of SGD, `awn.advanced.even_steps_`, which go past the paper."""
+
+
+@dataclass(frozen=True)
+class Budgeted(LearnedEvenly):
+    """With even steps, and under a soft cap on the FLOPs for one sample, which goes past the paper too."""
 
     width_lr: float | None = None
     max_flops: float = field(kw_only=True)
