@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from awn_paper.experiments.anneal import RATES
 from awn_paper.experiments.anneal import label as anneal_label
-from awn_paper.experiments.batch import SIZES, equal_epochs, equal_steps
+from awn_paper.experiments.batch import SIZES, equal_steps
 from awn_paper.experiments.quantile import QUANTILES
 from awn_paper.experiments.remove import FIRST, costly, later, without_first
 from awn_paper.experiments.retrain import SAME_DEPTH
@@ -81,16 +81,15 @@ def same_from_any_start(results: Results) -> Verdict | None:
 
 
 def same_for_any_batch(results: Results) -> Verdict | None:
-    """The batch sizes: how far apart the widths are after the last epoch, and after equal steps and equal epochs."""
+    """The batch sizes: how far apart the widths are after equal epochs, the last, and after equal steps."""
     found = {size: results.final("SpiralHard", f"relu6, batch {size}") for size in SIZES}
     groups = {size: runs for size, runs in found.items() if runs}
     if len(groups) < 2:
         return None
-    steps, epoch = equal_steps(groups), equal_epochs(groups)
+    steps = equal_steps(groups)
     ends = {
         "": [[width_curve(run)[-1] for run in runs] for runs in groups.values()],
         "after equal steps ": [[width_after(run, steps[size]) for run in runs] for size, runs in groups.items()],
-        f"after {epoch:,} epochs ": [[width_after(run, epoch) for run in runs] for runs in groups.values()],
     }
     said, ratios = [], []
     for when, widths in ends.items():
@@ -98,7 +97,7 @@ def same_for_any_batch(results: Results) -> Verdict | None:
         ratios.append(max(means) / min(means))
         said.append(f"{when}{', '.join(f'{mean:.0f}' for mean in means)}, ratio {ratios[-1]:.2f}{_beside(widths)}")
     sizes = f"batch {min(groups)} to {max(groups)}"
-    return Verdict(max(ratios[:2]) <= _A_QUARTER, f"{sizes}: {'; '.join(said)}", [*groups.values()])
+    return Verdict(max(ratios) <= _A_QUARTER, f"{sizes}: {'; '.join(said)}", [*groups.values()])
 
 
 def smaller_by(prior: str, results: Results) -> Verdict | None:

@@ -19,7 +19,19 @@ from awn_paper.data.dataset import Dataset
 from awn_paper.data.graphs import pack
 from awn_paper.experiments.channels import BUDGETS
 from awn_paper.measures import flops
-from awn_paper.models import GIN, MLP, RNN, Budgeted, ChannelResNet20, Fixed, Learned, ResNet20, Transformer, build
+from awn_paper.models import (
+    GIN,
+    MLP,
+    RNN,
+    Budgeted,
+    ChannelResNet20,
+    Fixed,
+    Learned,
+    LearnedEvenly,
+    ResNet20,
+    Transformer,
+    build,
+)
 from awn_paper.models import mlp as mlp_module
 from awn_paper.models.resnet import Prepare, _shifted_and_flipped
 from awn_paper.run import Job, layer_widths, loss_of, make_optimizer, train
@@ -209,6 +221,12 @@ def test_a_budget_comes_with_even_steps_and_a_learning_rate_of_its_own_for_the_w
     optimizer = make_optimizer(model, Training(1, optimizer="sgd", lr=0.1), widths)
     assert [group["lr"] for group in optimizer.param_groups] == [0.1, 0.02]
     assert len(optimizer._optimizer_step_pre_hooks) == 1
+
+
+@pytest.mark.parametrize(("widths", "hooks"), [(LEARNED, 0), (LearnedEvenly(LEARNED.importance), 1)])
+def test_sgd_takes_even_steps_where_the_settings_ask_for_them(widths, hooks):
+    optimizer = make_optimizer(build(ResNet20(), images(), widths), Training(1, optimizer="sgd", lr=0.1), widths)
+    assert len(optimizer._optimizer_step_pre_hooks) == hooks
 
 
 @pytest.mark.parametrize("widths", [Fixed(4), CHANNELS], ids=["fixed", "learned"])

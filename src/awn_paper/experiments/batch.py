@@ -15,28 +15,17 @@ from awn_paper.show import Results, Shown, Table, mean_std, scores, width_after,
 SIZES = (32, 64, 128, 256)
 _PAPER = Settings("SpiralHard", MLP(layers=2), LEARNED, Training(5000))
 _SMALL = _PAPER.change(epochs=300)
-#: Epochs of small batches with the 285,000 steps that batches of 128 make in 5000 epochs.
-_AS_MANY_STEPS = {32: 1267, 64: 2522}
 
 
 def _label(activation: str, size: int) -> str:
     return f"{activation}, batch {size}"
 
 
-def _cases(base: Settings, activations: tuple[str, ...] = ACTIVATIONS) -> tuple[Case, ...]:
+def _cases(base: Settings) -> tuple[Case, ...]:
     return tuple(
         Case(_label(activation, size), (base.change(activation=activation, batch_size=size),))
-        for activation in activations
+        for activation in ACTIVATIONS
         for size in reversed(SIZES)  # a short epoch first
-    )
-
-
-def _long_cases() -> tuple[Case, ...]:
-    """ReLU6, with the paper's epochs for large batches and as many steps for small ones."""
-    base = _PAPER.change(activation="relu6")
-    return tuple(
-        Case(_label("relu6", size), (base.change(batch_size=size, epochs=_AS_MANY_STEPS.get(size, 5000)),))
-        for size in reversed(SIZES)
     )
 
 
@@ -47,13 +36,8 @@ def equal_steps(groups: Mapping[int, Sequence[Record]]) -> dict[int, int]:
     return {size: max(1, fewest // number) for size, number in steps.items()}
 
 
-def equal_epochs(groups: Mapping[int, Sequence[Record]]) -> int:
-    """The last epoch that the runs of all batch sizes have."""
-    return min((int(run["epochs"]) for runs in groups.values() for run in runs), default=0)
-
-
 def show(results: Results) -> list[Shown]:
-    """The widths in the end, after equal epochs and after equal steps, and a figure for each activation."""
+    """The widths after equal epochs, the last, and after equal steps, and a figure for each activation."""
     rows, shown = [], []
     for activation in ("relu6", "relu", "leaky_relu"):
         groups = {size: results.final("SpiralHard", _label(activation, size)) for size in SIZES}
@@ -61,16 +45,16 @@ def show(results: Results) -> list[Shown]:
             rows += _rows(activation, groups)
         named = {f"batch {size}": runs for size, runs in groups.items()}
         shown += width_and_score(f"batch-{activation}", f"{activation}, by batch size", named)
-    ends = ("last epoch", "width", "equal epochs", "width", "equal steps: epoch", "width")
+    ends = ("equal epochs: the last", "width", "equal steps: epoch", "width")
     return [Table(("total width", "runs", *ends, "at the kept epoch", "accuracy"), tuple(rows)), *shown]
 
 
 def _rows(activation: str, groups: Mapping[int, Sequence[Record]]) -> list[tuple[str, ...]]:
     rows = []
-    steps, epoch = equal_steps(groups), equal_epochs(groups)
+    steps = equal_steps(groups)
     for size, runs in groups.items():
         cells: list[str] = []
-        for mark in (runs[0]["epochs"], epoch, steps[size]) if runs else (0, 0, 0):
+        for mark in (runs[0]["epochs"], steps[size]) if runs else (0, 0):
             cells += [f"{mark:,}" if runs else "–", mean_std([width_after(run, mark) for run in runs])]
         rows.append((_label(activation, size), str(len(runs)), *cells, widths(runs), scores(runs)))
     return rows
@@ -82,15 +66,9 @@ BATCH = Experiment(
     says="SpiralHard, two hidden layers. The paper: the width ends the same for all sizes, and fluctuates more with "
     "small batches.",
     paper=Protocol(
-        _cases(_PAPER, ("relu6",)),
+        _cases(_PAPER),
         seeds=5,
-        says="ReLU6, the paper's 5,000 epochs, five runs. The paper averages over its model selection.",
-    ),
-    long=Protocol(
-        _long_cases(),
-        seeds=5,
-        says="ReLU6, five runs. Batches of 128 and 256 have the paper's 5,000 epochs. Batches of 64 and 32 have as "
-        "many steps as batches of 128, in 2,522 and 1,267 epochs. The paper averages over its model selection.",
+        says="The paper's 5,000 epochs, five runs. The paper averages over its model selection.",
     ),
     small=Protocol(_cases(_SMALL), seeds=1, says="300 epochs in place of 5,000, one run each."),
     folder="start",  # batches of 128 are a case of that study
