@@ -32,7 +32,7 @@ from awn.training.evaluate import Loss, accuracy, mean_loss
 from awn_paper.data import GIVEN_PARTS, load
 from awn_paper.data.dataset import Dataset
 from awn_paper.measures import AFTER, BEFORE
-from awn_paper.models import Budgeted, Learned, LearnedEvenly, Widths, build
+from awn_paper.models import Budgeted, Learned, Widths, build
 from awn_paper.models.perceptron import Perceptron
 from awn_paper.settings import OneCycle, Settings, Training, fingerprint
 
@@ -207,7 +207,7 @@ def make_optimizer(model: nn.Module, training: Training, widths: Widths) -> Opti
     if training.optimizer == "adam":
         return Adam(groups, eps=training.eps, fused=True)
     optimizer = SGD(groups, momentum=training.momentum, fused=True)
-    if isinstance(widths, LearnedEvenly):
+    if isinstance(widths, Learned) and widths.even_steps:
         even_steps_(model, optimizer)
     return optimizer
 

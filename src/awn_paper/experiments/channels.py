@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from awn.core.families import Exponential
 from awn_paper.experiments.table1 import one_cycle
-from awn_paper.models import Budgeted, ChannelResNet20, Fixed, Learned
+from awn_paper.models import Budgeted, BudgetedUnevenly, ChannelResNet20, Fixed, Learned
 from awn_paper.protocol import Case, Experiment, Protocol
 from awn_paper.run import Record
 from awn_paper.settings import Settings
@@ -18,6 +18,7 @@ FIXED = (8, 12, 16)  # channels of the first stage: widths multiplied by 1/2, 3/
 STARTS = (8, 16)
 BUDGETS = {8: 20.6e6, 12: 46.1e6}  # the FLOPs that fixed networks of so many channels have
 PART = "CIFAR10 (10,000 images)"
+_LR = 0.2  # of the weights, and by default of ν
 
 
 def _learned(channels: int) -> Learned:
@@ -25,19 +26,27 @@ def _learned(channels: int) -> Learned:
     return Learned(Exponential.for_units(channels), new_units="zero", weight_scale=1.0)
 
 
-def _budgeted(channels: int, flops: float) -> Budgeted:
-    """The same under a budget of the FLOPs at the start, with even steps and a slow ν.
-
-    With a strength of 1 and a learning rate of 0.2 for ν, the first stage collapses to one channel.
-    """
-    return Budgeted(
+def _budgeted(
+    channels: int, flops: float, kind: type[Budgeted] = Budgeted, *, width_lr: float = 0.02, strength: float = 0.07
+) -> Budgeted:
+    """The same under a budget of the FLOPs at the start."""
+    return kind(
         Exponential.for_units(channels),
         new_units="zero",
         weight_scale=1.0,
-        width_lr=0.02,
+        width_lr=width_lr,
         max_flops=flops,
-        strength=0.07,
+        strength=strength,
     )
+
+
+def _trials() -> dict[str, Budgeted]:
+    """The smaller budget with what is otherwise usual: why the settings of the budgets are what they are."""
+    smaller = next(iter(BUDGETS.items()))
+    return {
+        "AWN, plain steps": _budgeted(*smaller, BudgetedUnevenly),
+        "AWN, fast ν": _budgeted(*smaller, width_lr=_LR, strength=1.0),
+    }
 
 
 def _fixed_label(channels: int) -> str:
@@ -54,7 +63,7 @@ def _budget_label(flops: float) -> str:
 
 def _cases(dataset: str, epochs: int, *, seeds_without_budget: int | None = None) -> tuple[Case, ...]:
     base = dataclasses.replace(
-        one_cycle("CIFAR10", epochs).change(lr=0.2, weight_decay=5e-4),
+        one_cycle("CIFAR10", epochs).change(lr=_LR, weight_decay=5e-4),
         dataset=dataset,
         network=ChannelResNet20(),
         measure=("flops",),
@@ -63,6 +72,7 @@ def _cases(dataset: str, epochs: int, *, seeds_without_budget: int | None = None
         **{_fixed_label(channels): base.change(widths=Fixed(channels)) for channels in FIXED},
         **{_awn_label(channels): base.change(widths=_learned(channels)) for channels in STARTS},
         **{_budget_label(pair[1]): base.change(widths=_budgeted(*pair)) for pair in BUDGETS.items()},
+        **{label: base.change(widths=widths) for label, widths in _trials().items()},
     }
     free = set(map(_awn_label, STARTS))
     return tuple(
@@ -73,7 +83,8 @@ def _cases(dataset: str, epochs: int, *, seeds_without_budget: int | None = None
 
 def show(results: Results) -> list[Shown]:
     """Accuracy, FLOPs and parameters, and the one by the other."""
-    labels = [*map(_fixed_label, FIXED), *map(_awn_label, STARTS), *map(_budget_label, BUDGETS.values())]
+    budgets = [*map(_budget_label, BUDGETS.values()), *_trials()]
+    labels = [*map(_fixed_label, FIXED), *map(_awn_label, STARTS), *budgets]
     dataset = results.datasets[-1] if results.datasets else PART
     named = {label: results.final(dataset, label) for label in labels}
     rows = []
@@ -115,7 +126,9 @@ CHANNELS = Experiment(
     says="The paper learns only the width of the head. Here, the channels of all convolutions of ResNet-20 are "
     "learned, from two starts, and compared with fixed networks of 1/2, 3/4 and the full width. With a budget, they "
     "start from the two smaller fixed networks, whose FLOPs are a soft cap. SGD then takes even steps "
-    "(`awn.advanced.even_steps_`), and ν has a learning rate of 0.02 in place of 0.2. Shortcuts are convolutions where "
+    "(`awn.advanced.even_steps_`), ν has a learning rate of 0.02 in place of 0.2, and the budget a strength of 0.07 in "
+    "place of 1. Plain steps are without the first of these, and a fast ν without the others, both with the smaller "
+    "budget. Shortcuts are convolutions where "
     "the resolution changes, so that each stage has its own channels. FLOPs count the convolutions and matrix products "
     "for one image, two for each multiplication and addition, without unused channels.",
     paper=Protocol(

@@ -6,7 +6,7 @@ from awn_paper.experiments.table1 import LEARNED
 from awn_paper.models import MLP
 from awn_paper.protocol import Case, Experiment, Protocol
 from awn_paper.settings import Settings, Training
-from awn_paper.show import Plot, Results, Series, Shown, Table, mean_std, scores, width_and_score
+from awn_paper.show import Plot, Results, Series, Shown, Table, mean_std, scores, width_and_score, widths
 
 STARTS = ("kaiming+", "kaiming")
 DEPTHS = (2, 4, 8)
@@ -32,11 +32,12 @@ def show(results: Results) -> list[Shown]:
             runs = results.final("SpiralHard", _label(start, layers))
             by_layer = [list(run["measured"]["variance"].values()) for run in runs]
             first, last = ([values[place] for values in by_layer] for place in (0, -1))
-            rows.append((_label(start, layers), mean_std(first, 4), mean_std(last, 4), scores(runs), str(len(runs))))
+            variances = mean_std(first, 4), mean_std(last, 4)
+            rows.append((_label(start, layers), *variances, scores(runs), widths(runs), str(len(runs))))
             if runs and layers == max(DEPTHS):
                 means = tuple(sum(values) / len(runs) for values in zip(*by_layer, strict=True))
                 curves.append(Series(start, tuple(float(layer) for layer in range(1, layers + 1)), means))
-    head = ("start", "variance, first layer", "variance, last layer", "accuracy", "runs")
+    head = ("start", "variance, first layer", "variance, last layer", "accuracy", "total width", "runs")
     shown: list[Shown] = [Table(head, tuple(rows))]
     if curves:
         title = "Variance of activations at the start"
@@ -53,10 +54,5 @@ INITIALISATION = Experiment(
     says="SpiralHard, ReLU. The paper: with Kaiming initialisation, activations die out from layer to layer and "
     "networks of four layers hardly converge; Kaiming+ keeps the variance.",
     paper=Protocol(_cases(_PAPER), seeds=5, says="1,000 epochs, five runs. The paper does not state how many it had."),
-    long=Protocol(
-        _cases(_SMALL),
-        seeds=5,
-        says="150 epochs in place of 1,000, five runs.",
-    ),
     small=Protocol(_cases(_SMALL), seeds=2, says="150 epochs, two runs."),
 )

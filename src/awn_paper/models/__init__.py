@@ -12,6 +12,7 @@ from awn_paper.models.gin import GIN
 from awn_paper.models.mlp import MLP
 from awn_paper.models.perceptron import (
     Budgeted,
+    BudgetedUnevenly,
     Fixed,
     Learned,
     LearnedEvenly,
@@ -31,6 +32,7 @@ __all__ = [
     "MLP",
     "RNN",
     "Budgeted",
+    "BudgetedUnevenly",
     "ChannelResNet20",
     "Fixed",
     "Learned",

@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import nn
@@ -46,6 +46,7 @@ class Learned:
     weight_scale: float | None = 10.0
     width_mean: float | None = None
     width_scale: Anneal | None = None
+    even_steps: ClassVar[bool] = False  # of SGD: `awn.advanced.even_steps_`, which the paper does not have
 
     @property
     def prior(self) -> Prior:
@@ -74,16 +75,26 @@ class Priced(Learned):
 
 @dataclass(frozen=True)
 class LearnedEvenly(Learned):
-    """The same with even steps of SGD, `awn.advanced.even_steps_`, which go past the paper."""
+    """The same with even steps, which go past the paper."""
+
+    even_steps: ClassVar[bool] = True
 
 
 @dataclass(frozen=True)
-class Budgeted(LearnedEvenly):
+class Budgeted(Learned):
     """With even steps, and under a soft cap on the FLOPs for one sample, which goes past the paper too."""
 
+    even_steps: ClassVar[bool] = True
     width_lr: float | None = None
     max_flops: float = field(kw_only=True)
     strength: float = 1.0
+
+
+@dataclass(frozen=True)
+class BudgetedUnevenly(Budgeted):
+    """The same without even steps."""
+
+    even_steps: ClassVar[bool] = False
 
 
 Widths = Fixed | Learned
