@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 
-from awn_paper.experiments.table1 import ANCHORED, TABLE1, one_cycle
+from awn_paper.experiments.table1 import ANCHORED, TABLE1
 from awn_paper.models import LearnedEvenly
-from awn_paper.protocol import AnyCase, Case, Experiment, Profile, Protocol
+from awn_paper.protocol import Case, Experiment, Profile, Protocol
 from awn_paper.show import Results, Shown, Table, scores, width_and_score, widths
 
 DATASETS = ("CIFAR10", "CIFAR100")
@@ -15,13 +15,21 @@ LABELS = ("Fixed", "AWN", EVENLY)
 _ANCHORED = LearnedEvenly(**{field.name: getattr(ANCHORED, field.name) for field in dataclasses.fields(ANCHORED)})
 
 
-def _cases(profile: Profile, epochs: int) -> tuple[AnyCase, ...]:
+def _protocol(profile: Profile) -> Protocol:
     """The runs of Table 1, and what goes past the paper, trained alike."""
-    table1 = [case for case in TABLE1.protocol(profile).cases if case.label in LABELS]
-    for name in DATASETS:
-        past = one_cycle(name, epochs).change(widths=_ANCHORED)
-        table1.append(Case(EVENLY, (past,), seeds=1))
-    return tuple(case for case in table1 if case.settings.dataset in DATASETS)
+    table1 = TABLE1.protocol(profile)
+    cases = [case for case in table1.cases if isinstance(case, Case) and case.settings.dataset in DATASETS]
+    evenly = [
+        dataclasses.replace(case, label=EVENLY, grid=(case.settings.change(widths=_ANCHORED),))
+        for case in cases
+        if case.label == "AWN"
+    ]
+    return Protocol(
+        (*cases, *evenly),
+        seeds=table1.seeds,
+        says=f"The training of Table 1's {profile} profile, and as many runs.",
+        details={name: table1.details[name] for name in DATASETS if name in table1.details},
+    )
 
 
 def show(results: Results) -> list[Shown]:
@@ -45,8 +53,8 @@ IMAGES_STUDY = Experiment(
     says="The heads of Table 1 on CIFAR-10 and CIFAR-100, and one that goes past the paper: awn's scale, 64 units at "
     "the start, σ_θ = 0.6, and even steps of SGD (`awn.advanced.even_steps_`). The rest of the network, ResNet-20, and "
     "the training are the same.",
-    paper=Protocol(_cases("paper", 200), seeds=10, says="The paper's epochs, ten final runs."),
-    small=Protocol(_cases("small", 6), seeds=1, says="One run of 6 epochs."),
-    long=Protocol(_cases("long", 30), seeds=1, says="One run of 30 epochs in place of 200, as in Table 1."),
+    paper=_protocol("paper"),
+    small=_protocol("small"),
+    long=_protocol("long"),
     folder="table1",
 )
