@@ -9,7 +9,7 @@ from awn_paper.models import LearnedEvenly
 from awn_paper.protocol import Case, Experiment, Profile, Protocol
 from awn_paper.show import Results, Shown, Table, scores, width_and_score, widths
 
-DATASETS = ("CIFAR10", "CIFAR100")
+DATASETS = ("MNIST", "CIFAR10", "CIFAR100")
 EVENLY = "AWN, anchored, even steps"
 LABELS = ("Fixed", "AWN", EVENLY)
 _ANCHORED = LearnedEvenly(**{field.name: getattr(ANCHORED, field.name) for field in dataclasses.fields(ANCHORED)})
@@ -49,8 +49,8 @@ def show(results: Results) -> list[Shown]:
 
 IMAGES_STUDY = Experiment(
     name="images",
-    title="CIFAR: heads that SGD trains evenly",
-    says="The heads of Table 1 on CIFAR-10 and CIFAR-100, and one that goes past the paper: awn's scale, 64 units at "
+    title="Images: heads that SGD trains evenly",
+    says="The heads of Table 1 on images, and one that goes past the paper: awn's scale, 64 units at "
     "the start, σ_θ = 0.6, and even steps of SGD (`awn.advanced.even_steps_`). The rest of the network, ResNet-20, and "
     "the training are the same.",
     paper=_protocol("paper"),
