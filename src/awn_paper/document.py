@@ -35,10 +35,10 @@ from the files under `results/paper`: one JSON file per run, with its settings, 
     awn paper run table1 --only Spiral        # one experiment, one data set
     awn paper report                          # this page, and results/paper/report.html
 
-There are three profiles. `paper` has the paper's epochs and settings. `long` has its epochs over fewer configurations,
-and `small` has fewer epochs; each section says what differs. Every data set is shown by the longest profile that covers
-all cases of the shorter ones. `awn paper run NAME --profile long --resume` continues an interrupted run. Terms are
-explained [below the claims](#terms-and-conventions).
+There are three profiles. `paper` has the paper's epochs and settings. `long` has its epochs where two cores allow it,
+over fewer configurations. `small` has fewer epochs. Each section says what differs. Every data set is shown by the
+longest profile that covers all cases of the shorter ones. `awn paper run NAME --profile long --resume` continues an
+interrupted run. Terms are explained [below the claims](#terms-and-conventions).
 """
 
 _PAIRS = (
@@ -53,14 +53,15 @@ _CONVENTIONS = """## Terms and conventions
 
 In an adaptive width network (AWN), the activation of unit j of a hidden layer is multiplied by an importance that
 falls with j. One learned number per layer, λ, sets how fast. For the exponential, the default, it is the rate: a
-starting rate of 0.01 means 231 units. A layer has as many units as hold a share k of the importance, 0.9 unless stated.
+starting rate of 0.01 means 231 units. The width is the smallest number of units that hold a share k of the importance,
+0.9 unless stated.
 The weights have a Gaussian prior of standard deviation σ_θ. N is the number of training samples.
 
 - *Total width*: the units of all hidden layers together.
 - *Kept epoch*: the last one with the best validation score.
 - *Final runs*: the chosen configuration, trained again with several seeds. Only these read the test part.
-- *Anchored*: on awn's own scale of the importance, which the paper does not have.
-- *F*: that of a one-way analysis of variance.
+- *Anchored*: with awn's default scale of the importance, which is not in the paper.
+- *F*: the F statistic of a one-way analysis of variance.
 
 Other terms are in the [glossary](glossary.md).
 
@@ -73,7 +74,8 @@ Where the paper is silent, or we differ from it, in all profiles:
 
 - Ties in validation accuracy go to the later epoch, whose widths have had longer to converge. Patience counts from the
   first of them.
-- Ties between configurations go to the lower validation loss. This rule was made after the first results; see Table 1.
+- Ties between configurations go to the lower validation loss. We introduced this rule after the first results; see
+  Table 1.
 - λ is learned through its logarithm. Biases, and the weights of fixed networks, have PyTorch's default initialisation.
 - The features of real tables have mean 0 and standard deviation 1 over the training set. MiniBooNE is UCI's file.
 - MNIST and CIFAR keep their test sets; a sixth of the training images are for validation.

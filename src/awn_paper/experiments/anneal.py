@@ -90,7 +90,7 @@ def show(results: Results) -> list[Shown]:
         if runs and not name.startswith("no prior")
     )
     if terms:
-        shown.append(Plot("anneal-term", "The prior's term of the objective", "epoch", "log p(ν) / N", terms))
+        shown.append(Plot("anneal-term", "The prior's term of the objective", "epoch", "log p(λ) / N", terms))
     return shown + _saved(results)
 
 

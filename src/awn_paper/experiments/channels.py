@@ -18,7 +18,7 @@ FIXED = (8, 12, 16)  # channels of the first stage: widths multiplied by 1/2, 3/
 STARTS = (8, 16)
 BUDGETS = {8: 20.6e6, 12: 46.1e6}  # the FLOPs that fixed networks of so many channels have
 PART = "CIFAR10 (10,000 images)"
-_LR = 0.2  # of the weights, and by default of ν
+_LR = 0.2  # of the weights, and by default of λ
 
 
 def _learned(channels: int) -> Learned:
@@ -45,7 +45,7 @@ def _trials() -> dict[str, Budgeted]:
     smaller = next(iter(BUDGETS.items()))
     return {
         "AWN, plain steps": _budgeted(*smaller, BudgetedUnevenly),
-        "AWN, fast ν": _budgeted(*smaller, width_lr=_LR, strength=1.0),
+        "AWN, fast λ": _budgeted(*smaller, width_lr=_LR, strength=1.0),
     }
 
 
@@ -93,7 +93,7 @@ def show(results: Results) -> list[Shown]:
         parameters = f"{statistics.fmean(run['parameters'] for run in runs):,.0f}" if runs else "–"
         units = widths(runs) if runs and label.startswith("AWN") else "–"
         rows.append((label, units, flops, parameters, scores(runs), scores(runs, "validation"), str(len(runs))))
-    head = ("", "channels of all widths", "million FLOPs an image", "parameters", "test accuracy", "validation", "runs")
+    head = ("", "learned channels", "million FLOPs an image", "parameters", "test accuracy", "validation", "runs")
     shown: list[Shown] = [Table(head, tuple(rows))]
     curves = _by_flops(named)
     if curves:
@@ -124,13 +124,13 @@ CHANNELS = Experiment(
     name="channels",
     title="Learned channels of ResNet-20",
     says="The paper learns only the width of the head. Here, the channels of all convolutions of ResNet-20 are "
-    "learned, from two starts, and compared with fixed networks of 1/2, 3/4 and the full width. With a budget, they "
-    "start from the two smaller fixed networks, whose FLOPs are a soft cap. SGD then takes even steps "
-    "(`awn.advanced.even_steps_`), ν has a learning rate of 0.02 in place of 0.2, and the budget a strength of 0.07 in "
-    "place of 1. Plain steps are without the first of these, and a fast ν without the others, both with the smaller "
-    "budget. Shortcuts are convolutions where "
-    "the resolution changes, so that each stage has its own channels. FLOPs count the convolutions and matrix products "
-    "for one image, two for each multiplication and addition, without unused channels.",
+    "learned, from two starts, and compared with fixed networks of 1/2, 3/4 and the full width. With a budget, "
+    "they start from the two smaller fixed networks, whose FLOPs are a soft cap. SGD then takes even steps "
+    "(`awn.advanced.even_steps_`), λ has a learning rate of 0.02 instead of 0.2, and the budget a strength of "
+    "0.07 instead of 1. Plain steps are without even steps. Fast λ has them, with a learning rate of 0.2 for λ "
+    "and a strength of 1. Both have the smaller budget. Shortcuts are convolutions where the resolution "
+    "changes, so that each stage has its own channels. FLOPs count the convolutions and matrix products for "
+    "one image, two for each multiplication and addition, without unused channels.",
     paper=Protocol(
         _cases("CIFAR10", 30),
         seeds=3,
@@ -140,7 +140,7 @@ CHANNELS = Experiment(
     long=Protocol(
         _cases(PART, 12, seeds_without_budget=1),
         seeds=3,
-        says="Shortened: a fifth of the images (8,334 for training, 1,666 for validation, all 10,000 for the test), 12 "
+        says="Shortened: a fifth of the images (8,330 for training, 1,670 for validation, all 10,000 for the test), 12 "
         "epochs; three runs, one of learned channels without a budget. The learning rate rises to 0.2 and falls along "
         "a cosine; weight decay 0.0005. The accuracies compare with each other, not with Table 1's.",
     ),

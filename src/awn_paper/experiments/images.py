@@ -49,10 +49,10 @@ def show(results: Results) -> list[Shown]:
 
 IMAGES_STUDY = Experiment(
     name="images",
-    title="Images: heads that SGD trains evenly",
-    says="The heads of Table 1 on images, and one that goes past the paper: awn's scale, 64 units at "
-    "the start, σ_θ = 0.6, and even steps of SGD (`awn.advanced.even_steps_`). The rest of the network, ResNet-20, and "
-    "the training are the same.",
+    title="Images: learned heads with even steps",
+    says="The heads of Table 1 on images, and one that goes beyond the paper: awn's scale, 64 units at the start, "
+    "σ_θ = 0.6, new units of zero weight, and even steps of SGD (`awn.advanced.even_steps_`). The rest of the network, "
+    "ResNet-20, and the training are the same.",
     paper=_protocol("paper"),
     small=_protocol("small"),
     long=_protocol("long"),

@@ -53,6 +53,6 @@ INITIALISATION = Experiment(
     title="Kaiming+ against Kaiming",
     says="SpiralHard, ReLU. The paper: with Kaiming initialisation, activations die out from layer to layer and "
     "networks of four layers hardly converge; Kaiming+ keeps the variance.",
-    paper=Protocol(_cases(_PAPER), seeds=5, says="1,000 epochs, five runs. The paper does not state how many it had."),
+    paper=Protocol(_cases(_PAPER), seeds=5, says="1,000 epochs and five runs; the paper states neither number."),
     small=Protocol(_cases(_SMALL), seeds=2, says="150 epochs, two runs."),
 )

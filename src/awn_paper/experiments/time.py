@@ -58,7 +58,8 @@ class _Spent:
 TIME = Experiment(
     name="time",
     title="Time, adaptive over fixed",
-    says="From the runs of Table 1: the mean time of a configuration of the model selection, and of all of it.",
+    says="From the runs of Table 1: the mean time of one configuration in model selection, and the time of the whole "
+    "selection.",
     paper=replace(TABLE1.paper, says="The runs of Table 1's paper profile.", details={}),
     small=replace(TABLE1.small, says="The runs of Table 1's small profile.", details={}),
     long=replace(TABLE1.protocol("long"), says="The runs of Table 1's long profile.", details={}),
