@@ -22,8 +22,6 @@ FAMILIES: dict[str, tuple[Importance, ...]] = {
     ),
     "Sigmoid": tuple(Sigmoid(midpoint=start, scale="mass") for start in (128.0, 256.0)),
 }
-#: Runs of each configuration in the long profile; layers of the power law are wide, and take long.
-_REPEATS = {"Exponential": 5, "PowerLaw": 2, "Sigmoid": 5}
 _PAPER = Settings("SpiralHard", MLP(), LEARNED, Training(5000)).change(max_units=5000)
 _LONG = _PAPER.change(layers=2, max_units=1000, patience=PATIENCE)
 _SMALL = _PAPER.change(epochs=150, max_units=2000)
@@ -70,12 +68,12 @@ IMPORTANCE = Experiment(
     ),
     long=Protocol(
         tuple(
-            Case(name, _LONG.vary(activation=("leaky_relu", "relu6"), importance=families[:2]), repeats=_REPEATS[name])
+            Case(name, _LONG.vary(activation=("leaky_relu", "relu6"), importance=families[:2]), repeats=5)
             for name, families in FAMILIES.items()
         ),
         seeds=0,
         says="Two layers of at most 1,000 units, two activations, σ_θ = 10 and two starts of each family, with five "
-        f"runs each (power law: two). Up to the paper's 5,000 epochs; training stops after {PATIENCE} epochs without a "
-        "better validation score.",
+        f"runs each. Up to the paper's 5,000 epochs; training stops after {PATIENCE} epochs without a better "
+        "validation score.",
     ),
 )
