@@ -45,7 +45,7 @@ def test_list_names_every_experiment(run):
     code, out, _ = run("list", "--json")
     assert code == 0
     assert list(json.loads(out)) == list(EXPERIMENTS)
-    assert len(EXPERIMENTS) == 19
+    assert len(EXPERIMENTS) == 20
     assert all(name in run("list")[1] for name in EXPERIMENTS)
 
 
