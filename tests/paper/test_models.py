@@ -24,6 +24,7 @@ from awn_paper.models import (
     MLP,
     RNN,
     Budgeted,
+    BudgetedUnevenly,
     ChannelResNet20,
     Fixed,
     Learned,
@@ -223,7 +224,15 @@ def test_a_budget_comes_with_even_steps_and_a_learning_rate_of_its_own_for_the_w
     assert len(optimizer._optimizer_step_pre_hooks) == 1
 
 
-@pytest.mark.parametrize(("widths", "hooks"), [(LEARNED, 0), (LearnedEvenly(LEARNED.importance), 1)])
+@pytest.mark.parametrize(
+    ("widths", "hooks"),
+    [
+        (LEARNED, 0),
+        (LearnedEvenly(LEARNED.importance), 1),
+        (Budgeted(LEARNED.importance, max_flops=1.0), 1),
+        (BudgetedUnevenly(LEARNED.importance, max_flops=1.0), 0),
+    ],
+)
 def test_sgd_takes_even_steps_where_the_settings_ask_for_them(widths, hooks):
     optimizer = make_optimizer(build(ResNet20(), images(), widths), Training(1, optimizer="sgd", lr=0.1), widths)
     assert len(optimizer._optimizer_step_pre_hooks) == hooks
